@@ -212,13 +212,13 @@ def test_slots_that_lie_idle_beside_it_are_kept_by_a_rule_with_a_name(
             continue
         mine = snapshot.allocations[told.waiting]
         # Those before it, who may not make others leave yet, take instead what is free, what is kept, or the machine that comes.
-        for_those_before = any(words in told.reason for words in ("on their way", "may ask for", " go to ", "kept for"))
+        for_those_before = any(words in told.reason for words in ("starting", "may launch", " go to ", "kept for"))
         if served(eager, mine.id) and not for_those_before:
             assert "preemption_grace" in told.reason or "min_runtime" in told.reason
         free = {agent: len(room.free) for agent, room in snapshot.rooms.items() if agent not in mine.blocked_agents}
         if not mine.slots_needed or max(free.values(), default=0) < mine.slots_needed:
             continue
-        rules = ("its own job", "kept for", "now", "on their way", "may ask for", "can never start")
+        rules = ("its own job", "kept for", "now", "starting", "may launch", "can never start")
         assert any(rule in told.reason for rule in rules), told.reason
         kept = [hold for hold in plan.holds if hold.allocation in told.reason]
         event("a rule")
@@ -274,7 +274,7 @@ def test_what_is_said_of_machines_that_are_not_there_is_true(world: World) -> No
         alone = explain(replace(world, allocations=(mine,)).snapshot(), job.id, passes=2).reason
         if "takes work, and" in told.reason:
             to_others = "go to work that comes before it" in told.reason
-            assert to_others == ("machines that the pool may ask for" in alone)
+            assert to_others == ("machines that the pool may launch" in alone)
             assert to_others or alone == told.reason, "others have nothing to do with it"
 
 

@@ -154,7 +154,7 @@ def preempts(snapshot: PoolSnapshot) -> bool:
     return snapshot.policy.preemption or snapshot.shares is not None
 
 
-def check_patience(snapshot: PoolSnapshot, plan: Plan) -> None:
+def check_protection(snapshot: PoolSnapshot, plan: Plan) -> None:
     """Who has just begun is spared, and who has just come makes nobody leave."""
     policy = snapshot.policy
     for preemption in plan.preempt:
@@ -350,7 +350,7 @@ def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
     check_placements(snapshot, plan)
     check_caps(snapshot, plan)
     check_preemptions(snapshot, plan)
-    check_patience(snapshot, plan)
+    check_protection(snapshot, plan)
     check_shares(snapshot, plan)
     check_holds(snapshot, plan)
     check_softness(snapshot, plan)

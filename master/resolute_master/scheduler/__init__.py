@@ -1,27 +1,27 @@
-"""Who runs where, and why not.
+"""Placement, preemption and their explanations.
 
 Knows agents, jobs, allocations and the machines that can be had, as one frozen value: `schedule(PoolSnapshot) -> Plan`.
 Must not know asyncio, the store, a clock or clouds; nothing here acts, and the same snapshot always gives the same plan.
 
 - `sorted_map`   the persistent map that snapshots are made of
-- `order`        the keys by which the waiting and the running are ordered
-- `shares`       who holds how much of a fair-share pool
-- `rooms`        what agents have to give, and what allocations take of them
-- `policy`       from the configuration to how a pool decides
-- `snapshot`     everything that a decision may look at, updated in the size of the change
-- `plan`, `outcome`   what was decided, and what the pass found out beside it
+- `order`        the keys that order pending and running allocations
+- `shares`       what each group of a fair-share pool holds
+- `rooms`        free slots of agents, and what allocations take of them
+- `policy`       from the configuration to the policy of a pool
+- `snapshot`     everything that a decision may read; an update costs the size of the change
+- `plan`, `outcome`   the decision, and further findings of the pass
 - `schedule`     snapshot -> plan, by the pool's kind of scheduling
-- `priority`, `fair_share`   who is offered something next, and who must leave for whom; the rules are the modules' texts
-- `balance`      what the groups of a fair-share pool hold during a pass, and who must leave for whom there
-- `placing`      what can be done for one that is offered something
-- `fitting`      the agents during one pass: room now, room that others are leaving, what is held for whom
-- `machines`     machines on the way, and those that could be launched, during one pass
-- `eviction`     which of those that must leave
-- `unused`       machines that have just joined, and whom they were launched for
-- `demand`       the gangs that wait for machines
-- `explain`      why a job waits, when somebody asks; `reasons` are its sentences, `explain_message` its form on the wire
+- `priority`, `fair_share`   the order of pending allocations, and the choice of victims; their docstrings state the rules
+- `balance`      what the groups of a fair-share pool hold during a pass, and the victims there
+- `placing`      the steps for one pending allocation
+- `fitting`      the agents during one pass: free slots, vacating slots, holds
+- `machines`     starting machines, and those that could be launched, during one pass
+- `eviction`     the choice of a set of victims
+- `unused`       machines that have just joined, and the allocations they were launched for
+- `demand`       the pending gangs that need machines
+- `explain`      why a job waits, on request; `reasons` are its sentences, `explain_message` its form on the wire
 - `rehearsal`    decisions about changed snapshots, a bounded number of them
-- `blockers`     what is in a job's way; `what_if` what would start it: both by rehearsal
+- `blockers`     what blocks a job; `what_if` what would start it: both by rehearsal
 - `snapshot_format`, `snapshot_file`, `snapshot_edit`   a snapshot as a file: its keys, reading and writing, changes by name
-- `job_states`   the job queue as people see it
+- `job_states`   the job queue as users see it
 """

@@ -1,7 +1,7 @@
-"""What each group of a fair-share pool holds during one pass, and who must leave for whom.
+"""What each group of a fair-share pool holds during one pass, and which allocations yield to which.
 
-As `shares` says of the snapshot, with what the pass gave, and without what it takes: who was asked to leave frees nothing yet,
-but counts for nobody any more, as in the next pass. The rules are those of `fair_share`.
+The state is that of `shares`, plus the slots that the pass assigned, minus those of its victims: victims free no slots yet, but no
+longer count for their groups, as in the next pass. The rules are those of `fair_share`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Sharer(NamedTuple):
     member: Member
     groups: tuple[Path, ...]
     smallest: int
-    """Slots of the smallest of the job's that may be preempted; 0 when nothing may."""
+    """Slots of the job's smallest preemptible allocation; 0 if there is none."""
 
 
 def shares_of(snapshot: PoolSnapshot) -> Shares:
@@ -39,8 +39,8 @@ def shares_of(snapshot: PoolSnapshot) -> Shares:
 
 
 class Balance:
-    """What each group holds during the pass: with what it was given and promised, without what it has to give back, and with
-    what it is charged for its past."""
+    """What each group holds during the pass: including slots that were assigned or held for it, without its victims, and
+    including the charge for its past usage."""
 
     independent = False
 
@@ -50,28 +50,28 @@ class Balance:
         self._depth = USER_DEPTH if snapshot.policy.hierarchical_shares else 0
         """Of the groups of jobs."""
         self._changes: dict[Path, int] = {}
-        """Slots that were given, less those that were taken."""
+        """Assigned slots minus those of victims."""
         self._burdens: dict[Path, float] = {}
-        """Of the snapshot, as far as it was looked at; so are these:"""
+        """Cached values of the snapshot, as are these:"""
         self._smallest: dict[Path, int] = {}
         self._first_ranks: dict[Path, Rank | None] = {}
         self._sharers: dict[JobId, _Sharer] = {}
         self._losers: dict[Path, dict[str, Member]] = {}
-        """By group, the groups or jobs within of which something must leave, each with the job that lost it last."""
+        """By group, the groups or jobs inside with victims, each with the job that lost slots last."""
         self._have_lost: list[Member] = []
         self._richest = _Richest()
         self._ranked: dict[Path, list[tuple[float, Path]]] = {}
-        """The groups within a group of which something may be preempted, each after its negative charge: the richest first."""
+        """The groups inside a group with preemptible allocations, as (negative charge, group): the richest first."""
         self._listed: dict[Path, float] = {}
-        """Where each of them stands there."""
+        """The negative charge of each of them there."""
         self._least: dict[Path, Importance] = {}
-        """As `_least_inside`, of groups in which nothing has changed since."""
+        """Cached results of `_least_inside`, for groups without changes since."""
         self._importance: dict[JobId, Importance] = {}
-        """Until something changes, as these:"""
+        """Cached until the next change, as these:"""
         self._outer_importance: dict[Path, Importance] = {}
         """By group of jobs, as `_outer`."""
         self._vain: dict[tuple[Path, object], float] = {}
-        """By group and what is claimed: a member that would then be charged as much claims it in vain from the others."""
+        """By group and claim: the charge from which a member claims from the others in vain."""
 
     # -- what a group holds --------------------------------------------------------------------------------------
 
@@ -83,11 +83,11 @@ class Balance:
         burden = self._burdens.get(group)
         if burden is None:
             burden = self._burdens[group] = self._shares.burden(group)
-        # One division: equal charges are equal numbers, whatever they are made of.
+        # One division: equal charges are equal numbers, whatever their parts.
         return (burden + self._changes.get(group, 0) + change + 1) / weight
 
     def smallest(self, group: Path) -> int:
-        """Slots of the smallest that may be preempted within; 0 when nothing may."""
+        """Slots of the smallest preemptible allocation inside; 0 if there is none."""
         known = self._smallest.get(group)
         if known is None:
             known = self._smallest[group] = self._shares.orders.smallest(group)
@@ -107,11 +107,11 @@ class Balance:
         self._vain.clear()
 
     def losers(self, parents: Path) -> Mapping[str, Member]:
-        """By name, the groups or jobs within the group of which something must leave, each with the job that lost it last."""
+        """By name, the groups or jobs inside the group with victims, each with the job that lost slots last."""
         return self._losers.get(parents, {})
 
     def have_lost(self) -> list[Member]:
-        """Jobs of which something must leave, as decided since this was asked last; a job may be there more than once."""
+        """Jobs with victims since the last call; a job may occur more than once."""
         lost, self._have_lost = self._have_lost, []
         return lost
 
@@ -143,15 +143,15 @@ class Balance:
             known = self._sharers[allocation.job_id] = _Sharer(member, groups, mine.smallest if mine else 0)
         return known
 
-    # -- who must leave for whom ---------------------------------------------------------------------------------
+    # -- which allocations yield to which ------------------------------------------------------------------------
 
     def levels(self, claim: Claim) -> Iterator[Level]:
         for importance, members in groupby(self._lesser(claim, (), None), key=self.importance):
             yield Level(importance, members, cheapest_first=False)
 
     def _lesser(self, claim: Claim, parents: Path, branch: Path | None) -> Iterator[Allocation]:
-        """Of everybody within the group `parents`, the richest first; equally rich groups are taken together.
-        `branch`: the outermost of the groups around them that the claim's job is not in."""
+        """Candidates inside the group `parents`, the richest first; equally rich groups are merged.
+        `branch`: the outermost enclosing group that the claim's job is not in."""
         poor = self._sharer(claim.allocation)
         depth = len(parents)
         if depth == len(poor.member.parents):
@@ -160,13 +160,13 @@ class Balance:
         bound = self.after(poor.groups[depth], 1.0, claim.slots - 1) if branch is None else -inf
         for negative_charge, equals in groupby(self._children(parents)[:], key=itemgetter(0)):
             if -negative_charge <= bound:
-                break  # nor would those that follow keep more
+                break  # the following groups would not keep more either
             yield from self._merged(claim, [group for _, group in equals], branch)
         if branch is None and poor.groups[depth] in self._listed:
             yield from self._lesser(claim, poor.groups[depth], None)
 
     def _merged(self, claim: Claim, groups: Sequence[Path], branch: Path | None) -> Iterator[Allocation]:
-        """The least important first, of equals those of the first group. A group is looked into when its turn may have come."""
+        """The least important first; a tie goes to the first group. A group is read only when its turn may have come."""
         outer = self._outer(groups[0][:-1])
         heap: list[tuple[Importance, int, Allocation | None, Iterator[Allocation]]] = [
             ((*outer, *self._least_inside(group)), number, None, self._lesser(claim, group, branch or group))
@@ -187,26 +187,26 @@ class Balance:
                 heapreplace(heap, (self.importance(following), number, following, source))
 
     def _gives_up(self, claim: Claim, branch: Path, slots: int) -> bool:
-        """What has so many slots in the branch has to leave for the claim, as `yields` says of each that has."""
+        """Whether an allocation with `slots` slots in the branch yields to the claim, as by `yields`."""
         mine = self._sharer(claim.allocation).groups[len(branch) - 1]
         return self.after(branch, 1.0, -slots) > self.after(mine, 1.0, claim.slots - 1)
 
     def _in_branch(self, claim: Claim, parents: Path, branch: Path) -> Iterator[Allocation]:
-        """Of the jobs of one user, whose past and present count in the branch alone."""
+        """Candidates among the jobs of one user, whose usage and slots count only in the branch."""
         ranks = self._ranks(parents)
         while (rank := next(ranks, None)) is not None:
             if not self._gives_up(claim, branch, rank.smallest):
-                ranks = self._ranks(parents, rank.negative_rest, inf)  # those that are as rich can lose no less
+                ranks = self._ranks(parents, rank.negative_rest, inf)  # equally rich jobs cannot lose less
                 continue
             if rank.job not in self._importance and (*parents, rank.job) not in self._changes:
                 self._importance[rank.job] = (*self._outer(parents), rank.negative_rest)
             for slots, _, id_ in self._shares.group(parents).jobs[rank.job].evictable:
                 if slots > rank.smallest and not self._gives_up(claim, branch, slots):
-                    break  # nor would a larger one of the same job
+                    break  # a larger one of the same job would not yield either
                 yield self._snapshot.allocations[id_]
 
     def _least_inside(self, group: Path) -> Importance:
-        """The end of an importance, from the group's own charge on: nothing within has less."""
+        """The suffix of an importance from the group's own charge on: a lower bound for everything inside."""
         known = self._least.get(group)
         if known is None:
             charge, inside = -self.charge(group, 1.0), self._children(group) if len(group) < self._depth else ()
@@ -220,7 +220,7 @@ class Balance:
         return known
 
     def _lesser_jobs(self, claim: Claim, parents: Path) -> Iterator[Allocation]:
-        """Of the other jobs in the claim's own group of jobs."""
+        """Candidates among the other jobs in the claim's own group."""
         poor = self._sharer(claim.allocation).member
         bound = self.after(poor.path, poor.weight, claim.slots - 1)
         ranks = self._ranks(parents)
@@ -231,10 +231,10 @@ class Balance:
             for *_, id_ in self._shares.group(parents).jobs[rank.job].evictable:
                 allocation = self._snapshot.allocations[id_]
                 if not self.yields(allocation, claim, {}):
-                    break  # nor would a larger one of the same job
+                    break  # a larger one of the same job would not yield either
                 found = True
                 yield allocation
-            if not found:  # nor would a larger one of a job that is as rich
+            if not found:  # a larger one of an equally rich job would not yield either
                 ranks = self._ranks(parents, rank.negative_rest, inf)
 
     def any_lesser(self, claim: Claim) -> bool:
@@ -245,7 +245,7 @@ class Balance:
         return self._any_lesser_outside(poor.parents, claim.slots, claim.where)
 
     def may_claim(self, key: LineKey) -> bool:
-        """Somebody may have to leave for one of the line; if not, nobody has to."""
+        """Whether there may be victims for an allocation of the line; False is exact."""
         slots, kept = key.shape.slots, self._kept_by_jobs(key.parents)
         if kept > slots / key.weight and (
             key.parents in self._changes or kept > self._poorest_of(key) + (slots - 1) / key.weight
@@ -254,25 +254,25 @@ class Balance:
         return self._any_lesser_outside(key.parents, slots, key.shape.where)
 
     def may_claim_inside(self, group: Path, slots: int) -> bool:
-        """Somebody may have to leave for a job in the group of jobs that needs so many slots or more, whatever the job holds."""
+        """Whether there may be victims for a job in the group that needs `slots` or more, whatever the job holds."""
         return group in self._shares.orders.uneven or (
             not group or group in self._changes or self.may_claim_outside(group, slots)
         )
 
     def may_claim_outside(self, group: Path, slots: int) -> bool:
-        """Somebody outside may have to leave for one in the group that needs so many slots or more."""
+        """Whether there may be victims outside for a member of the group that needs `slots` or more."""
         return self._any_lesser_outside(group, slots, None)
 
     def _any_lesser_outside(self, parents: Path, slots: int, where: object) -> bool:
         for depth in reversed(range(len(parents))):
             mine = self.after(parents[: depth + 1], 1.0, slots - 1)
             if self._richest.charge(self, parents[:depth]) > mine:
-                # Who claimed it in vain from the same others, and from all that this one could claim it from deeper inside.
+                # An earlier claim from the same groups, and from all groups deeper inside, was in vain.
                 return mine < self._vain.get((parents[:depth], (where, slots)), inf)
         return False
 
     def _kept_by_jobs(self, parents: Path, *, but: JobId | None = None) -> float:
-        """The greatest charge that a job of the group would keep when it lost the least that it can, as in the snapshot."""
+        """The greatest charge that a job of the group keeps after losing its smallest allocation, as in the snapshot."""
         first = self._first_rank(parents)
         if first is not None and first.job == but:
             first = next((rank for rank in self._ranks(parents) if rank.job != but), None)
@@ -290,7 +290,7 @@ class Balance:
             self._vain[key] = min(mine, self._vain.get(key, inf))
 
     def _children(self, parents: Path) -> list[tuple[float, Path]]:
-        """The groups within of which something may be preempted, the richest first, each after its negative charge."""
+        """The groups inside with preemptible allocations, as (negative charge, group): the richest first."""
         known = self._ranked.get(parents)
         if known is None:
             known = []
@@ -302,8 +302,8 @@ class Balance:
         return known
 
     def wealth(self, parents: Path) -> Iterator[tuple[float, Path]]:
-        """The groups within that hold in the snapshot what may be preempted, after the charge that they would keep when they lost
-        the least that they can: the greatest first."""
+        """The groups inside with preemptible allocations in the snapshot, as (charge after losing the smallest one, group): the
+        greatest first."""
         wealth = takewhile(lambda each: each[0].parents == parents, self._shares.orders.wealth.items_from((parents,)))
         return ((-each.negative_rest, (*parents, each.name)) for each, _ in wealth)
 
@@ -314,7 +314,7 @@ class Balance:
         return self._first_ranks[parents]
 
     def _ranks(self, parents: Path, *least: float) -> Iterator[Rank]:
-        """Those of the jobs of one user, or of the pool; from `least` on."""
+        """The ranks of the jobs of one user, or of the pool; from `least` on."""
         ranks = (rank for rank, _ in self._shares.orders.ranks.items_from((parents, *least)))
         return takewhile(lambda rank: rank.parents == parents, ranks)
 
@@ -344,7 +344,7 @@ class Balance:
         return known
 
     def _outer(self, parents: Path) -> Importance:
-        """The beginning of an importance: the charges of the groups that a job is in."""
+        """The prefix of an importance: the charges of the groups that a job is in."""
         known = self._outer_importance.get(parents)
         if known is None:
             known = tuple(-self.charge(parents[:depth], 1.0) for depth in range(1, len(parents) + 1))
@@ -355,7 +355,7 @@ class Balance:
         return -allocation.requested_at.timestamp()
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
-        """By the groups in which the two differ first."""
+        """In terms of the groups in which the two first differ."""
         mine, lesser = self._sharer(claim.allocation), self._sharer(victim)
         depth = next(n for n in range(len(mine.groups)) if mine.groups[n] != lesser.groups[n])
         level = ("workspace", "user", "job")[-len(mine.groups) :][depth]
@@ -373,20 +373,20 @@ class Balance:
 
 
 class _Richest:
-    """By group, the greatest charge that one of the groups within would keep when it lost the least that it can.
+    """By group, the greatest charge that one of the groups inside keeps after losing its smallest allocation.
 
-    Those that have not changed in this pass are read in the order of the snapshot, one ahead; the others are looked at again
-    when somebody asks. The balance is given by whoever asks, not kept: two that hold each other are freed by a collection of
-    garbage only, and all that a pass has made with them.
+    Unchanged groups are read in the order of the snapshot, one ahead; changed ones are computed again on request. The caller
+    passes the balance with each call: a reference to it would form a cycle, which only garbage collection frees, together
+    with all objects of the pass.
     """
 
     def __init__(self) -> None:
         self._changed: dict[Path, float | None] = {}
-        """Groups that have changed; None where the charge is not known."""
+        """Changed groups; None where the charge is not computed."""
         self._open: dict[Path, list[Path]] = {}
-        """Those of them whose charge is not known, by the group that they are in."""
+        """Those of them whose charge is not computed, by parent group."""
         self._heaps: dict[Path, list[tuple[float, Path]]] = {}
-        """The others, with charges that they had once, negative."""
+        """The others, with earlier negative charges."""
         self._sources: dict[Path, Iterator[tuple[float, Path]]] = {}
         self._ahead: dict[Path, tuple[float, Path] | None] = {}
 

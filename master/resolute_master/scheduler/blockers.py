@@ -1,9 +1,9 @@
-"""What stands in the way of one that waits: as little as would have to go so that it starts, tried by the scheduler.
+"""What blocks a pending allocation: a minimal set of obstacles without which it starts, verified by the scheduler.
 
-What can stand in the way: what runs; what waits before it, where room is kept for that or goes to it first; the cap of its own
-job; agents that take no work; agents that are blocked for it. If the scheduler keeps agents for it, what uses those is tried
-first. Else a set is found in this order: what an empty pool would still lack; the fewest that run where it would fit; what else
-comes before it then. At last everything that turns out not to be needed is taken off the list again.
+Obstacles are running allocations; earlier pending ones that hold or take the slots first; the cap of its own job; agents that take
+no work; agents that are blocked for it. If the scheduler holds agents for it, the work on those is tried first. Otherwise the set
+is built in this order: what an empty pool would still lack; the fewest running allocations where it would fit; what else precedes
+it then. Finally every unnecessary obstacle is removed again.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
 ROUNDS = 8
-"""When room becomes free, one after the other may take it before our turn comes: so often who does is looked at. If it is still
-not our turn, or they are many, all that wait before it count as one obstacle."""
+"""Number of times that the allocations which take freed slots first are added to the set. If the target still does not start, or
+they are many, all earlier pending allocations count as one obstacle."""
 
 LARGEST_TRIED = 32
-"""Of a larger set nothing is tried to be left out: each try is a pass."""
+"""A larger set is not minimised: each attempt is a pass."""
 
 AGENTS_TRIED = 8
-"""Of agents that take no work, so many are tried one by one."""
+"""Number of agents without work that are tried one by one."""
 
 _MANY = 100
-"""More changes than this are made by building the snapshot anew, which is cheaper then."""
+"""For more changes the snapshot is built again, which is cheaper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blockers:
-    """Without all of these it would start at once; `smallest` when it is known that none of them can be left out.
+    """Without all of these it would start at once; `smallest` if none of them can be left out.
 
-    `running` also names what is leaving already. `ahead` waits, too; with `ahead_together` only all of it is in the way, not
-    each.
+    `running` includes vacating allocations. `ahead` are pending ones; with `ahead_together` they block together, not each.
     """
 
     running: tuple[AllocationId, ...] = ()
@@ -54,7 +53,7 @@ class Blockers:
 
 
 def without(snapshot: PoolSnapshot, target: AllocationId, blockers: Blockers) -> PoolSnapshot:
-    """The pool as it would be if the blockers were gone."""
+    """The pool without the blockers."""
     mine = snapshot.allocations[target]
     gone = {*blockers.running, *blockers.ahead}
     if len(gone) > _MANY:
@@ -72,19 +71,19 @@ def without(snapshot: PoolSnapshot, target: AllocationId, blockers: Blockers) ->
 
 
 def opened(agent: Agent) -> Agent:
-    """The same agent, in contact, with all its slots open to work."""
+    """The same agent, in contact, with all its slots enabled."""
     slots = tuple(replace(slot, enabled=True, draining=False) for slot in agent.slots)
     return replace(switched_on(agent), slots=slots)
 
 
 def switched_on(agent: Agent) -> Agent:
-    """The same agent, in contact, taking work on those of its slots that are not closed themselves."""
+    """The same agent, in contact, accepting work on its enabled slots."""
     return replace(agent, enabled=True, draining=False, disconnected_at=None, notice=None)
 
 
 def openings(shut: Sequence[Agent]) -> list[tuple[AgentId, ...]]:
-    """Which of the agents that are not `opened` might be: all of them first, then those of each size, then single ones. One that
-    takes work on all its slots may be too large to go with others, so that more is not always better."""
+    """Sets of agents to try to open: all of them first, then those of each size, then single ones. An agent with all slots enabled
+    may be too large to combine with others, so more is not always better."""
     sizes = sorted({len(agent.slots) for agent in shut})
     tries = [tuple(agent.id for agent in shut)] if shut else []
     tries += [tuple(agent.id for agent in shut if len(agent.slots) == size) for size in sizes]
@@ -100,8 +99,8 @@ def find_blockers(
     capped: bool = False,
     kept: Sequence[AgentId] = (),
 ) -> Blockers | None:
-    """None when it does not start even in an empty pool. `capped`: its job's cap holds it back. `kept` are the agents that the
-    scheduler keeps for it.
+    """None when it does not start even in an empty pool. `capped`: its job's cap blocks it. `kept` are the agents that the
+    scheduler holds for it.
 
     Raises `PassesSpent` when the passes are spent before any set is found.
     """
@@ -120,10 +119,10 @@ class _Search:
         self._target = target
         self._rehearsal = rehearsal
         self._without_ahead: tuple[tuple[AllocationId, ...], PoolSnapshot] = ((), snapshot)
-        """The last long list of those who wait before it, and the pool without them."""
+        """The last long list of earlier pending allocations, and the pool without them."""
 
     def on_kept(self, agents: Sequence[AgentId]) -> Blockers | None:
-        """What uses the agents that are kept for it, if that alone is in its way."""
+        """The work on the agents that are held for it, if that alone blocks it."""
         there = {id_ for agent in agents for id_, each in self._snapshot.occupancy.get(agent) or () if each.slots}
         found = Blockers(running=tuple(sorted(there)))
         return self._smallest(found) if there and self._starts(found) else None
@@ -164,7 +163,7 @@ class _Search:
         return None
 
     def _with_running(self, known: Blockers) -> Blockers | None:
-        """With the fewest that run there where it would fit, if nothing else waited."""
+        """With the fewest running allocations where it would fit, as if nothing else were pending."""
         alone = self._snapshot.keeping(lambda allocation: allocation.id == self._target or not waits(allocation))
         opened_up = without(alone, self._target, known)
         if self._rehearsal.starts(opened_up, self._target):
@@ -176,7 +175,7 @@ class _Search:
         return None
 
     def _with_ahead(self, known: Blockers) -> Blockers:
-        """With those that would take the room first."""
+        """With pending allocations that would take the slots first."""
         found, snapshot = known, self._without(known)
         for _ in range(ROUNDS):
             outcome = self._rehearsal.run(snapshot)
@@ -200,10 +199,10 @@ class _Search:
             yield tuple(sorted(waiting[: waiting.index(self._target)]))
         yield tuple(sorted(id_ for id_ in waiting if id_ != self._target))
 
-    # -- nothing that is not needed ----------------------------------------------------------------------------
+    # -- minimising --------------------------------------------------------------------------------------------
 
     def _smallest(self, found: Blockers) -> Blockers:
-        """Without what can be left out: half of it at once, then one by one until each was tried."""
+        """Without unnecessary obstacles: half of them at once, then one by one until each was tried."""
         parts = list(parts_of(found))
         if len(parts) > LARGEST_TRIED:
             return found
@@ -255,11 +254,11 @@ def _takers(outcome: Outcome, target: AllocationId) -> set[AllocationId]:
     return (got | {hold.allocation for hold in outcome.plan.holds}) - {target}
 
 
-# ------------------------------------------------------------------------------------------------- whose room it needs
+# ----------------------------------------------------------------------------------------------- running obstacles
 
 
 def _emptied(snapshot: PoolSnapshot, allocation: Allocation) -> list[set[AllocationId]]:
-    """Sets of running allocations whose room, with what is free, holds this one: the fewest first."""
+    """Sets of running allocations whose slots, with the free ones, hold this one: the smallest first."""
     rooms = [room for room in snapshot.rooms.values() if room.agent not in allocation.blocked_agents]
     occupied = {room.agent: _by_size(snapshot, room.agent, aux=allocation.slots_needed == 0) for room in rooms}
     found: list[set[AllocationId]] = []
@@ -284,7 +283,7 @@ def _emptied(snapshot: PoolSnapshot, allocation: Allocation) -> list[set[Allocat
 
 
 def _by_size(snapshot: PoolSnapshot, agent: AgentId, *, aux: bool) -> list[tuple[AllocationId, int]]:
-    """What is on the agent, what frees most first."""
+    """The allocations on the agent, by the slots that they would free, most first."""
     usable = {slot.index for slot in snapshot.agents[agent].slots if slot.enabled and not slot.draining}
     there = [
         (id_, occupant.aux if aux else len(usable.intersection(occupant.slots)))
@@ -300,7 +299,7 @@ def _named(occupants: Sequence[tuple[AllocationId, int]]) -> list[AllocationId]:
 def _whole(
     snapshot: PoolSnapshot, allocation: Allocation, rooms: dict[AgentId, tuple[int, set[AllocationId]]]
 ) -> Iterator[set[AllocationId]]:
-    """For whole agents of each size that divides the work, or of several sizes: those with the fewest on them."""
+    """For whole agents of each size that divides the work, or of several sizes: those with the fewest allocations."""
     slots, mixed = allocation.slots_needed, snapshot.policy.heterogeneous_fits
     by_size: dict[int, list[AgentId]] = {}
     for agent in sorted(rooms, key=lambda id_: (len(rooms[id_][1]), id_)):

@@ -1,4 +1,4 @@
-"""A pool when a plan of it has been carried out, and when those who leave have left."""
+"""A pool after a plan was applied, and after its victims have ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
 def carried_out(snapshot: PoolSnapshot, plan: Plan) -> PoolSnapshot:
-    """Who is placed runs, who is to leave has been asked."""
+    """Placed allocations run, and victims have been asked to end."""
     now = snapshot.now
     for preemption in plan.preempt:
         victim = snapshot.allocations[preemption.allocation]
@@ -30,7 +30,7 @@ def carried_out(snapshot: PoolSnapshot, plan: Plan) -> PoolSnapshot:
 
 
 def placed(waits: Allocation, placement: Placement, now: datetime) -> Allocation:
-    """It runs there from now on."""
+    """The allocation, running there from now on."""
     containers = tuple(
         Container(
             id=ContainerId(f"{waits.id}.{rank}"),
@@ -44,9 +44,9 @@ def placed(waits: Allocation, placement: Placement, now: datetime) -> Allocation
     return replace(waits, containers=containers, state=AllocationState.RUNNING, assigned_at=now)
 
 
-def without_leavers(snapshot: PoolSnapshot, leavers: Iterable[AllocationId]) -> PoolSnapshot:
-    """These have saved and ended. What was not killed waits again, as the next run of its task."""
-    for id_ in leavers:
+def without_vacated(snapshot: PoolSnapshot, victims: Iterable[AllocationId]) -> PoolSnapshot:
+    """These have saved and ended. Each that was not killed is pending again, as the next run of its task."""
+    for id_ in victims:
         ended = snapshot.allocations[id_]
         snapshot = snapshot.without_allocation(id_)
         if ended.killed_at is None:

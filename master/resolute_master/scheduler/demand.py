@@ -1,8 +1,8 @@
-"""The gangs that wait for machines, for the scaling of the pool.
+"""The gangs that need machines, for the scaling of the pool.
 
-Listed is what has no room on the agents that are there: also what counts on machines that are coming, because the scaling
-counts those machines too. Not listed is what waits for others to leave, of which the scaling knows only the machines that are
-kept for it, and what its job's cap keeps from starting.
+The demand lists allocations that do not fit on the present agents, including those that starting machines will serve, because the
+scaling counts these machines too. It does not list allocations that wait for vacating slots, of which the scaling knows only the
+held machines, and allocations over the cap of their job.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def demand_of(
     holds: Iterable[Hold],
     kept_back: bool,
 ) -> Demand:
-    """`verdicts` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds and was promised in this pass; `holds` are
-    those of the pass; `kept_back`: machines are left to one that cannot use them yet, and who was promised none is not listed.
-    Empty for a pool that never grows. The most important comes first.
+    """`verdicts` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds, including this pass; `holds` are those of
+    the pass; `kept_back`: machines are kept for an allocation that cannot use them yet, and allocations without a machine are not
+    listed. Empty for a pool that never grows. The most important comes first.
 
     Of each shape at most as many are listed as the largest pool could run: more would change no decision.
     """
     if snapshot.policy.scaling is None:
         return Demand()
     listed: list[tuple[tuple[int, QueueKey], Shape]] = []
-    # Fair share offers in an order of its own; what it has not come to follows.
+    # Fair share has its own order; allocations that the pass did not reach follow.
     turns = {id_: turn for turn, id_ in enumerate(verdicts)} if snapshot.shares is not None else None
     for shape in snapshot.queue:
         keys = _waiting(snapshot, shape, verdicts, failed.get(shape), promised_only=kept_back)
@@ -49,7 +49,7 @@ def demand_of(
         limit = min(limit, len(snapshot.queue[shape]))  # islice knows no larger numbers than the machine's
         listed.extend(islice(waiting if turns is None else sorted(waiting), limit))
     listed.sort()
-    # Their places in the order, and no more: where jobs were moved by hand neither priority nor submission says it.
+    # Only their places in the order: for jobs that were moved by hand, priority and submission do not determine it.
     return Demand(
         gangs=tuple(_gang(snapshot, shape, key, place) for place, ((_, key), shape) in enumerate(listed)),
         kept=_kept(snapshot, holds),
@@ -57,7 +57,7 @@ def demand_of(
 
 
 def _kept(snapshot: PoolSnapshot, holds: Iterable[Hold]) -> tuple[str, ...]:
-    """A reservation keeps no machine: nobody knows how long it lasts, and to buy one again may cost less than to pay on for it."""
+    """A reservation keeps no machine: its duration is unknown, and buying a machine again may cost less than keeping it."""
     held = {agent for hold in holds if hold.kind in _OTHERS_LEAVE for agent, _ in hold.agents}
     instances = (agent.instance_id for agent in map(snapshot.agents.get, held) if agent is not None)
     return tuple(sorted(instance for instance in instances if instance is not None))
@@ -90,7 +90,7 @@ def _limit(
     cap = snapshot.jobs[shape.capped_job].max_slots if shape.capped_job and shape.slots else None
     if cap is None:
         return limit
-    # Who was promised something is within the cap already, and is part of what the job was promised.
+    # Allocations with a machine are within the cap already, and part of what the job holds in this pass.
     looked_at = takewhile(
         lambda verdict: verdict is not None, (verdicts.get(k.allocation) for k in snapshot.queue[shape])
     )
@@ -99,7 +99,7 @@ def _limit(
 
 
 def _largest_run(policy: PoolPolicy, slots: int) -> int:
-    """How many gangs of so many slots the pool could run at its largest, and one more so that it knows of the rest."""
+    """How many gangs of this size the pool could run at its largest, plus one, which shows that there are more."""
     scaling = policy.scaling
     if scaling is None:
         return 0

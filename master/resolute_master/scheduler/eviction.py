@@ -1,15 +1,14 @@
-"""Whom to preempt for whom.
+"""The choice of victims for a claim.
 
-Who may be made to leave for whom is the scheduler's rule (`Precedence`); and nothing that has run for less than the pool's
-`min_runtime`. A set of victims is chosen as a whole, only if it makes the room, and none of it is
-unneeded. Of all agents, the set whose most important victim is the least important wins, then the one that wastes the least
-time: slots times what an end now would have them do once more, the time since the last checkpoint and that of a start, and so
-much for each time that they have made room before (`Allocation.counted_since`), all of it in the proportion in which their
-search is likely to need them (`Worth.likelihood`). Then the smaller one. Whether it pays at all to make anybody leave is judged
-by what really is lost.
+The scheduler's rule (`Precedence`) says which allocations must yield; those that have run for less than the pool's `min_runtime`
+never do. A set of victims is chosen as a whole, only if it frees enough slots, and each victim in it is needed. Over all agents,
+the set whose most important victim is the least important wins, then the one that wastes the least time. The waste of a victim is
+its slots times the work that it must repeat, the time since its last checkpoint and that of a start, plus a fixed time for each
+earlier preemption (`Allocation.counted_since`), multiplied by the likelihood that its search needs it (`Worth.likelihood`). Then
+the smaller set wins. Whether preemption pays at all is judged by the work that is really lost.
 
-Where each victim is judged by itself (`Precedence.independent`) the set on one agent is the cheapest that there is, and so is
-the agent; where what one loses spares another, the cheapest are taken one by one. A gang's agents are emptied one by one.
+If each victim is judged by itself (`Precedence.independent`), the set on one agent is the cheapest possible, and so is the agent.
+If the loss of one victim may protect another, the cheapest are taken one by one. The agents of a gang are emptied one by one.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ from resolute_master.scheduler.fitting import Refuses, Rooms, divide
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 Group = tuple[str, ...]
-"""Of those who share slots; see `shares`."""
+"""A path of groups in a fair-share pool; see `shares`."""
 
 Cost = tuple[tuple[float, ...], float, float]
 """Importance of the most important victim, slot-seconds wasted, number of victims."""
 
 _Candidate = tuple[Allocation, int]
-"""One that may leave, with its usable slots."""
+"""A possible victim, with its usable slots."""
 
 _Sum = tuple[float, int, tuple[int, ...]]
-"""Slot-seconds that some candidates waste, how many they are, and their numbers."""
+"""Slot-seconds that some candidates waste, their count, and their numbers."""
 
 _FORGETFUL = "forgetful"
-"""Of candidates that are looked for without regard to who has made room before."""
+"""Kind of a search that ignores earlier preemptions."""
 
 _NOTHING: Cost = ((float("-inf"),), 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One that waits: what it needs and where it must not go."""
+    """The need of a pending allocation, and the agents that it refuses."""
 
     allocation: Allocation
     slots: int
@@ -59,7 +58,7 @@ class Claim:
 
 
 class Level(NamedTuple):
-    """Equally important work that has to leave for one claim; `cheapest_first` says that it is in the order of what it loses."""
+    """Equally important victims for one claim; `cheapest_first`: they are in the order of their waste."""
 
     importance: tuple[float, ...]
     members: Iterator[Allocation]
@@ -67,41 +66,41 @@ class Level(NamedTuple):
 
 
 class Precedence(Protocol):
-    """Who comes before whom, during one pass."""
+    """The order of importance of allocations, during one pass."""
 
     independent: bool
-    """Whether one has to leave does not depend on who leaves with it."""
+    """Whether an allocation must yield does not depend on the other victims."""
 
     def levels(self, claim: Claim) -> Iterator[Level]:
-        """Whatever may be evictable at all and, alone, would have to yield; the least important first."""
+        """All preemptible allocations that, alone, would have to yield; the least important first."""
         ...
 
     def any_lesser(self, claim: Claim) -> bool:
-        """False when `levels` would name nobody; may be true of some for whom they name nobody either."""
+        """False only if `levels` would be empty; may be true although they are empty."""
         ...
 
     def in_vain(self, claim: Claim) -> None:
-        """Those who would have to leave for it make no room. So it is until somebody leaves or is given something."""
+        """The possible victims do not free enough slots. This holds until something is preempted or placed."""
         ...
 
     def groups(self, allocation: Allocation) -> Iterable[Group]:
-        """Those of which `yields` wants to know what they lose."""
+        """The groups whose losses `yields` needs."""
         ...
 
     def yields(self, allocation: Allocation, claim: Claim, lost: Mapping[Group, int]) -> bool:
-        """Would it have to leave for the claim, when its groups lose so many slots to the claim already?"""
+        """Whether it must yield to the claim, given the slots that its groups already lose to the claim."""
         ...
 
     def importance(self, allocation: Allocation) -> tuple[float, ...]:
-        """The greater, the later it is made to leave."""
+        """The greater, the later it is preempted."""
         ...
 
     def last_resort(self, allocation: Allocation) -> float:
-        """The greater, the later it leaves among those equally important and equally cheap."""
+        """The greater, the later it is preempted among equally important and equally cheap victims."""
         ...
 
     def left(self, victims: Iterable[Allocation]) -> None:
-        """They are asked to leave by this pass."""
+        """This pass preempts them."""
         ...
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
@@ -109,8 +108,8 @@ class Precedence(Protocol):
         ...
 
 
-class _Leavers:
-    """Who leaves for one claim, and what the groups lose with them."""
+class _Victims:
+    """The victims for one claim, and the losses of their groups."""
 
     def __init__(self, precedence: Precedence) -> None:
         self._precedence = precedence
@@ -132,22 +131,22 @@ class _Leavers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:
-    """Who must leave, and the slots that are then kept on each agent."""
+    """The victims, and the slots that are then held on each agent."""
 
     victims: tuple[Allocation, ...]
     keep: tuple[tuple[AgentId, int], ...]
 
 
 COMPARED = 16
-"""So many that are equally important are read at a time. Where they come in no order of cost, no more are compared, those first
-that are the last in their order: what a decision costs does not grow with the pool."""
+"""Size of a batch of equally important candidates. If they are not in order of cost, only one batch is compared, from the last in
+their order: so the cost of a decision does not grow with the pool."""
 
 
 class _Candidates:
-    """Agents by what making room on them costs, found as they are needed: those of the least important work first.
+    """Agents by the cost of freeing slots on them, read as needed: those with the least important work first.
 
-    What is known of an agent is at first the least that it can cost, then its cost; it is looked at again when it is met, because
-    the pass goes on meanwhile.
+    The known cost of an agent is a lower bound at first, then its cost; it is computed again when the agent is reached, because
+    the pass continues meanwhile.
     """
 
     def __init__(
@@ -156,27 +155,27 @@ class _Candidates:
         weight: Callable[[Allocation], float],
         enough: Callable[[AgentId, int], bool],
     ) -> None:
-        """`enough`: whether an agent comes into question when those who were read have so many of its slots."""
+        """`enough`: whether an agent is a candidate if the allocations read so far hold this number of its slots."""
         self._levels = levels
         self._level = Level(_NOTHING[0], iter(()), cheapest_first=False)
-        """That is being read."""
+        """The level that is being read."""
         self._next: Allocation | None = None
-        """Its first that has not been read."""
+        """Its first unread member."""
         self._read_up_to = _NOTHING
-        """Whoever has not been read of this level and those before it adds no agent that costs less."""
+        """No unread member of this level or the earlier ones adds a cheaper agent."""
         self._weight = weight
         self._enough = enough
         self._slots: dict[AgentId, int] = {}
-        """Of those who were read."""
+        """Slots of the allocations read so far, by agent."""
         self._heap: list[tuple[Cost, AgentId]] = []
         self._listed: set[AgentId] = set()
-        """Those in the heap."""
+        """The agents in the heap."""
 
     def pop(
         self, cost_of: Callable[[AgentId], Cost | None], most: tuple[float, ...] = (inf,)
     ) -> tuple[Cost, AgentId] | None:
-        """The cheapest agent, taken out; agents for which `cost_of` is None are dropped. None: nothing that is more important than
-        `most` has to leave any."""
+        """The cheapest agent, removed; agents for which `cost_of` is None are dropped. None: every remaining agent has victims more
+        important than `most`."""
         while True:
             while (not self._heap or self._heap[0][0] > self._read_up_to) and self._read_up_to[0] <= most:
                 if not self._read_more():
@@ -198,7 +197,7 @@ class _Candidates:
         heappush(self._heap, (cost, agent))
 
     def _read_more(self) -> bool:
-        """Some of the level, or of the next one."""
+        """Read a batch of the level, or start the next one."""
         several = list(islice(self._ahead(), COMPARED))
         if not several:
             level = next(self._levels, None)
@@ -214,7 +213,7 @@ class _Candidates:
         return True
 
     def _ahead(self) -> Iterator[Allocation]:
-        """What has not been read of the level, one look ahead."""
+        """The unread members of the level, one read ahead."""
         while (allocation := self._next) is not None:
             self._next = next(self._level.members, None)
             yield allocation
@@ -225,30 +224,30 @@ class _Candidates:
                 agent = container.agent
                 self._slots[agent] = self._slots.get(agent, 0) + len(container.slots)
                 if agent not in self._listed and self._enough(agent, self._slots[agent]):
-                    # Without this one there was too little: it leaves there, or one that loses more.
+                    # Without this one there were too few slots: it is a victim there, or one with more waste.
                     self.push(least, agent)
 
 
 class Evictions:
-    """Victims of one pass. Nobody is chosen twice."""
+    """Victims of one pass. No allocation is chosen twice."""
 
     def __init__(self, snapshot: PoolSnapshot, rooms: Rooms, precedence: Precedence) -> None:
         self._snapshot = snapshot
         self._rooms = rooms
         self._precedence = precedence
         self.ripe_at: datetime | None = None
-        """When the first of those that were spared for having just begun may be evicted."""
+        """When the first allocation that `min_runtime` protects may be preempted."""
         self._forgets = False
-        """Who has made room before counts like everybody else."""
+        """Earlier preemptions are ignored."""
         self._evicted: dict[AllocationId, Allocation] = {}
         self._candidates: dict[object, _Candidates] = {}
-        """To make room on, per kind of claim; to be emptied, per kind and size."""
+        """Agents to free slots on, per kind of claim; agents to empty, per kind and size."""
         self._usable_slots: dict[AgentId, frozenset[int]] = {}
-        """Of agents that were looked at."""
+        """By agent, as far as read."""
 
     def find(self, claim: Claim, kind: object, pays: Callable[[int, float], bool] | None = None) -> Eviction | None:
-        """Make room for the claim, or change nothing. Claims of one `kind` need the same, the most important comes first.
-        `pays`: whether it should be done at all, for so many slots of the victims and so many slot-seconds that they lose."""
+        """Free slots for the claim, or change nothing. Claims of one `kind` have the same need, the most important comes first.
+        `pays`: whether to preempt at all, given the slots of the victims and the slot-seconds that they lose."""
         if not self._precedence.any_lesser(claim):
             return None
         eviction = self._found(claim, kind)
@@ -256,7 +255,7 @@ class Evictions:
             self._precedence.in_vain(claim)
             return None
         if pays is not None and not self._pays(eviction, pays):
-            # Whoever has made room before is spared; but nobody waits longer for that.
+            # Former victims are preferred less, but no claim waits longer because of that.
             self._forgets = True
             eviction = self._found(claim, (kind, _FORGETFUL))
             self._forgets = False
@@ -266,7 +265,7 @@ class Evictions:
         return eviction
 
     def find_whole(self, claim: Claim, kind: object, size: int, count: int) -> Eviction | None:
-        """Empty so many agents of the size, of which some may be idle, or change nothing: the claim has the rest elsewhere."""
+        """Empty `count` agents of the size, some of which may be idle, or change nothing: the claim has the rest elsewhere."""
         agents, victims = self._empty(claim, kind, size, count)
         if len(agents) < count:
             return None
@@ -285,10 +284,10 @@ class Evictions:
         return pays(held, sum(self._lost_work(victim) for victim in eviction.victims))
 
     def _candidates_of(self, claim: Claim, kind: object, slots: int) -> _Candidates:
-        """Agents on which so many slots may be had."""
+        """Agents on which `slots` slots may be freed."""
         found = self._candidates.get(kind)
         if found is None:
-            # They do not hold `self`, which holds them: only a collection of garbage would free the two.
+            # No reference to `self`, which holds them: only garbage collection would free the cycle.
             rooms, now, forgets = self._rooms, self._snapshot.now, self._forgets
 
             def weight(allocation: Allocation) -> float:
@@ -313,33 +312,33 @@ class Evictions:
         if found is None:
             return None
         cost, agent = found
-        candidates.push(cost, agent)  # it may have room for another
+        candidates.push(cost, agent)  # it may hold another claim
         victims = self._victims(claim, agent, claim.slots) or ()
         return Eviction(victims=tuple(victims), keep=((agent, claim.slots),))
 
     def _victims(self, claim: Claim, agent: AgentId, slots: int) -> list[Allocation] | None:
-        """The fewest and least important that must leave so that the agent will have so many slots free."""
+        """The fewest and least important victims that give the agent `slots` free slots."""
         state = self._rooms.state(agent)
         missing = slots - state.eventually_free
         if slots > state.size or missing <= 0:
             return None
         staying = self._staying(agent)
         if not any(self._precedence.yields(each, claim, {}) for each, _ in staying):
-            return None  # the first to leave would have to leave alone
+            return None  # the first victim would have to yield alone
         candidates = sorted(staying, key=lambda each: self._cheapness(each[0]))
         choose = self._cheapest if self._precedence.independent else self._one_by_one
         return choose(claim, candidates, missing)
 
     def _cheapest(self, claim: Claim, candidates: list[_Candidate], missing: int) -> list[Allocation] | None:
         """The least important that suffice; of those the set that wastes least, then the smallest, then the first in order."""
-        ripe_at, nobody = self.ripe_at, _Leavers(self._precedence)
+        ripe_at, no_others = self.ripe_at, _Victims(self._precedence)
         best: dict[int, _Sum] = {0: (0.0, 0, ())}
-        """By how many slots they have, up to those that are missing."""
+        """By the number of their slots, up to the missing number."""
         importance = _NOTHING[0]
         for number, (allocation, slots) in enumerate(candidates):
             if missing in best and self._precedence.importance(allocation) != importance:
                 break
-            if not self._may_evict(claim, allocation, nobody):
+            if not self._may_evict(claim, allocation, no_others):
                 continue
             importance, lost = self._precedence.importance(allocation), self._weight(allocation)
             for there, (wasted, count, numbers) in sorted(best.items(), reverse=True):
@@ -348,20 +347,20 @@ class Evictions:
                 best[covered] = min(sum_, best.get(covered, sum_))
         if missing not in best:
             return None
-        self.ripe_at = ripe_at  # nobody waits for those who were spared
+        self.ripe_at = ripe_at  # the claim does not wait for protected allocations
         return [candidates[number][0] for number in best[missing][2]]
 
     def _one_by_one(self, claim: Claim, candidates: list[_Candidate], missing: int) -> list[Allocation] | None:
         chosen: list[_Candidate] = []
-        leavers = _Leavers(self._precedence)
+        chosen_victims = _Victims(self._precedence)
         for candidate in candidates:
-            if missing > 0 and self._may_evict(claim, candidate[0], leavers):
+            if missing > 0 and self._may_evict(claim, candidate[0], chosen_victims):
                 chosen.append(candidate)
-                leavers.add(candidate[0])
+                chosen_victims.add(candidate[0])
                 missing -= candidate[1]
         if missing > 0:
             return None
-        # The last ones may have made some of the first unneeded: spare the most important that can be spared.
+        # Later victims may make earlier ones unneeded: drop the most important unneeded ones.
         for candidate in reversed(chosen[:]):
             if missing + candidate[1] <= 0:
                 chosen.remove(candidate)
@@ -389,27 +388,27 @@ class Evictions:
         if parts is None:
             return None
         agents = [agent for size, count in sorted(parts.items(), reverse=True) for agent in emptied[size][:count]]
-        leavers = _Leavers(self._precedence)
+        chosen_victims = _Victims(self._precedence)
         for agent in agents:
-            # Each size was emptied by itself: who yields one of them need not yield them all.
-            leave = self._all_on(claim, agent, leavers)
+            # Each size was emptied by itself: a victim for one need not yield for all of them.
+            leave = self._all_on(claim, agent, chosen_victims)
             if leave is None:
                 return None
             for each in leave:
-                leavers.add(each)
-        return self._whole(agents, list(leavers.allocations.values()))
+                chosen_victims.add(each)
+        return self._whole(agents, list(chosen_victims.allocations.values()))
 
     def _whole(self, agents: Iterable[AgentId], victims: Iterable[Allocation]) -> Eviction:
         keep = tuple((agent, self._rooms.state(agent).size) for agent in agents)
         return Eviction(victims=tuple(sorted(victims, key=self._cheapness)), keep=keep)
 
     def _empty(self, claim: Claim, kind: object, size: int, count: int) -> tuple[list[AgentId], list[Allocation]]:
-        """Up to `count` agents of the size, each emptied at the least cost given those before it. If so many can be emptied, an
-        agent whose work is less important than what must leave anyway has no precedence over one that wastes less."""
+        """Up to `count` agents of the size, each emptied at the least cost given those before it. If `count` can be emptied, only
+        waste decides between agents whose work is no more important than the most important victim."""
         candidates = self._candidates_of(claim, (kind, size), size)
         idle = self._rooms.idle_agents(size, count, claim.refuses, later=True)
         chosen = dict.fromkeys(idle)
-        victims = _Leavers(self._precedence)
+        victims = _Victims(self._precedence)
 
         def leaving(agent: AgentId) -> list[Allocation] | None:
             room = self._snapshot.rooms.get(agent)
@@ -428,18 +427,18 @@ class Evictions:
             chosen[found[1]] = None
             for victim in leave:
                 victims.add(victim)
-            # Whoever leaves here leaves its other agents too: they have become cheaper.
+            # The victims also vacate their other agents, which have become cheaper.
             for other in sorted({c.agent for v in leave for c in v.containers if not c.ended} - chosen.keys()):
                 if (cost := cost_of(other)) is not None:
                     candidates.push(cost, other)
         needed = count - len(idle)
         if len(chosen) == count and met:
             most = max(cost[0] for cost, _ in met)
-            # Fewer than are needed can be emptied without anybody so important: no others than these and the next can be cheaper.
+            # Fewer than needed can be emptied without victims of this importance: only these and the next can be cheaper.
             while sum(cost[0] == most for cost, _ in met) < needed and (found := candidates.pop(cost_of, most)):
                 met.append(found)
         for cost, agent in met:
-            candidates.push(cost, agent)  # the caller may choose otherwise; if not, they are found to be held
+            candidates.push(cost, agent)  # the caller may choose others; if not, the agents are found to be held
         leave, cheaper = list(victims.allocations.values()), self._least_waste(claim, met, needed)
         if len(chosen) == count and cheaper is not None and self._cost(cheaper[1]) < self._cost(leave):
             return [*idle, *cheaper[0]], cheaper[1]
@@ -448,18 +447,18 @@ class Evictions:
     def _least_waste(
         self, claim: Claim, among: Iterable[tuple[Cost, AgentId]], count: int
     ) -> tuple[list[AgentId], list[Allocation]] | None:
-        """So many of the agents, each emptied at the least waste given those before it, and who leaves them."""
+        """`count` of the agents, each emptied at the least waste given those before it, and their victims."""
         heap = [(cost[1:], agent) for cost, agent in among]
         heapify(heap)
         met = {agent for _, agent in heap}
-        chosen, victims = dict[AgentId, None](), _Leavers(self._precedence)
+        chosen, victims = dict[AgentId, None](), _Victims(self._precedence)
         while heap and len(chosen) < count:
             known, agent = heappop(heap)
             leave = None if agent in chosen else self._all_on(claim, agent, victims)
             if leave is None:
                 continue
             if (waste := self._cost(leave)[1:]) > known:
-                heappush(heap, (waste, agent))  # it was met when somebody had left it already
+                heappush(heap, (waste, agent))  # the cost was computed after other victims
                 continue
             chosen[agent] = None
             for victim in leave:
@@ -468,29 +467,29 @@ class Evictions:
                 heappush(heap, ((0.0, 0), other))  # it has become cheaper
         return (list(chosen), list(victims.allocations.values())) if len(chosen) == count else None
 
-    def _all_on(self, claim: Claim, agent: AgentId, leavers: _Leavers) -> list[Allocation] | None:
-        """Everybody who must still be asked to leave the agent; None when somebody may not be, or it is held."""
+    def _all_on(self, claim: Claim, agent: AgentId, chosen_victims: _Victims) -> list[Allocation] | None:
+        """All further victims that empty the agent; None when some work may not be preempted, or the agent is held."""
         state = self._rooms.state(agent)
         staying = self._staying(agent)
-        # What was placed in this pass stays, and is known to the rooms only.
+        # Allocations placed in this pass stay, and only the rooms know them.
         emptied = len(state.free) + state.leaving + sum(used for _, used in staying) == state.size
         if state.held or not emptied:
             return None
-        leave = [allocation for allocation, _ in staying if allocation.id not in leavers.allocations]
+        leave = [allocation for allocation, _ in staying if allocation.id not in chosen_victims.allocations]
         asked: list[Allocation] = []
         for allocation in leave:
-            if not self._may_evict(claim, allocation, leavers):
+            if not self._may_evict(claim, allocation, chosen_victims):
                 break
-            leavers.add(allocation)
+            chosen_victims.add(allocation)
             asked.append(allocation)
         for allocation in asked:
-            leavers.discard(allocation)  # whether they leave is the caller's choice
+            chosen_victims.discard(allocation)  # the caller chooses whether to preempt them
         return leave if len(asked) == len(leave) else None
 
     # -- candidates --------------------------------------------------------------------------------------------
 
     def _staying(self, agent: AgentId) -> list[_Candidate]:
-        """Who has usable slots there and has not been asked to leave, with their number."""
+        """Allocations with usable slots there that are not vacating, with the number of those slots."""
         found = []
         for id_, occupant in self._snapshot.occupancy.get(agent) or ():
             if not occupant.leaving and id_ not in self._evicted and (slots := self._usable(agent, occupant.slots)):
@@ -503,8 +502,8 @@ class Evictions:
             usable = self._usable_slots[agent] = self._snapshot.agents[agent].usable_slots
         return len(usable.intersection(slots))
 
-    def _may_evict(self, claim: Claim, allocation: Allocation, leavers: _Leavers) -> bool:
-        if not allocation.preemptible or not self._precedence.yields(allocation, claim, leavers.lost):
+    def _may_evict(self, claim: Claim, allocation: Allocation, chosen_victims: _Victims) -> bool:
+        if not allocation.preemptible or not self._precedence.yields(allocation, claim, chosen_victims.lost):
             return False
         ripe_at = allocation.running_since + timedelta(seconds=self._snapshot.policy.min_runtime_s)
         if self._snapshot.now < ripe_at:
@@ -555,8 +554,7 @@ class Evictions:
     # -- afterwards --------------------------------------------------------------------------------------------
 
     def spared(self) -> set[AllocationId]:
-        """Of those chosen, who need not leave after all: who left for a later one has made room for an earlier one as well.
-        The most important first."""
+        """Unneeded victims: those whose slots the victims for a later claim free as well. The most important first."""
 
         def unneeded(victim: Allocation) -> bool:
             return all(self._rooms.state(agent).eventually_free >= slots for agent, slots in self._slots_of(victim))
@@ -571,7 +569,7 @@ class Evictions:
 
 
 def _weight(allocation: Allocation, now: datetime, *, forgets: bool) -> float:
-    """What it loses when it leaves, in slot-seconds, as far as its search is likely to need it, and how often it has made room
-    before, unless that is forgotten."""
+    """The waste of preempting it, in slot-seconds, weighted by the likelihood that its search needs it, including its earlier
+    preemptions unless `forgets`."""
     since = allocation.wasted_since if forgets else allocation.counted_since
     return allocation.slots_needed * allocation.worth.likelihood * max((now - since).total_seconds(), 0.0)

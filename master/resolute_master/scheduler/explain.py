@@ -1,7 +1,7 @@
-"""Why a job is where it is: what it waits for, who is ahead, what is in its way, and what would start it.
+"""Why a job is where it is: what it waits for, what is ahead of it, what blocks it, and what would start it.
 
-Computed when somebody asks, never in the pass that decides, and from the same snapshot by the same scheduler. The effort is
-bounded by a number of passes; an answer that ran out of them says so.
+Computed on request, never in the pass that decides, and from the same snapshot by the same scheduler. The effort is bounded by a
+number of passes; an answer that ran out of them states it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.what_if import WhatIfs, what_if
 
 _FOR_BLOCKERS = 1 / 2
-"""Of the passes; the rest, and what is left of these, is for what would start it."""
+"""Share of the passes; the others, and unused ones of these, are for `what_if`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """`reason` is one sentence, `details` are the facts behind it. The rest is empty unless something of the job waits.
+    """`reason` is one sentence, `details` are the facts behind it. The rest is empty unless the job has a pending allocation.
 
-    `waiting` is the allocation that this is about: the job's first. `start` is how it starts as things are, if it does.
-    `blockers` None: nothing that runs or waits is in its way. `gave_up` says what was not found out for want of passes.
+    `waiting` is the allocation that this is about: the job's first. `start` is how it starts without a change, if it does.
+    `blockers` None: nothing that runs or waits blocks it. `gave_up` says what was not determined for lack of passes.
     """
 
     state: JobState
@@ -64,12 +64,12 @@ def explain(
     decides: Decides = run,
     order: JobOrder | None = None,
 ) -> Explanation:
-    """What the job waits for, or where it runs. `others` are the pools that it could be moved to, `decides` says what each of the
-    pools decides; `order` is that of the snapshot's jobs, where it is known already."""
+    """What the job waits for, or where it runs. `others` are the pools that it could be moved to, `decides` is the decision of each
+    pool; `order` is the order of the snapshot's jobs, if already computed."""
     order = order or JobOrder(snapshot)
     standing = order.standing(job)
     if standing is None:
-        return Explanation(state=JobState.IDLE, reason="Nothing of this job waits or runs in this pool.")
+        return Explanation(state=JobState.IDLE, reason="This job neither waits nor runs in this pool.")
     waiting, running = _work_of(snapshot, job)
     if not waiting:
         first, *more = [_runs(a) for a in running]
@@ -82,7 +82,7 @@ def explain(
 def reasons_of(
     snapshot: PoolSnapshot, jobs: Iterable[JobId], *, walk: Walk = iter, decides: Decides = run
 ) -> dict[JobId, str]:
-    """Of those of which something waits: the `reason` that `explain` gives. Two passes in all, however many they are."""
+    """For jobs with a pending allocation: the `reason` of `explain`. Two passes in total, whatever the number of jobs."""
     first = {job: waiting[0] for job in walk(jobs) if (waiting := _work_of(snapshot, job)[0])}
     if not first:
         return {}
@@ -92,13 +92,13 @@ def reasons_of(
 
 
 def _work_of(snapshot: PoolSnapshot, job: JobId) -> tuple[list[Allocation], list[Allocation]]:
-    """What waits and what does not, each in the order of the queue."""
+    """The pending and the other allocations of a job, each in the order of the queue."""
     mine = sorted((snapshot.allocations[a] for a in snapshot.job_allocations.get(job) or ()), key=snapshot.queue_key)
     return [a for a in mine if waits(a)], [a for a in mine if not waits(a)]
 
 
 class _Waiting:
-    """The answer for one of which something waits."""
+    """The answer for a job with a pending allocation."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Waiting:
         self._running = running
         self._others = others
         self._passes = max(passes, 2)
-        """One for the decision itself, one for what more time alone would change."""
+        """One for the decision itself, one for the decision without protection times."""
         self._decides = decides
         self._gave_up: list[str] = []
 
@@ -139,7 +139,7 @@ class _Waiting:
             spent += search.made + rest.made
             if not found.complete:
                 self._gave_up.append(
-                    f"not everything that could start it was tried: the limit is {self._passes} passes"
+                    f"not every change that could start it was tried: the limit is {self._passes} passes"
                 )
         return Explanation(
             state=state,
@@ -163,10 +163,10 @@ class _Waiting:
         try:
             found = find_blockers(self._snapshot, self._mine.id, search, capped=capped, kept=kept)
         except PassesSpent:
-            self._gave_up.append(f"what is in its way was not found: the limit is {search.limit} passes")
+            self._gave_up.append(f"what blocks it was not determined: the limit is {search.limit} passes")
             return None
         if found is not None and not found.smallest:
-            self._gave_up.append("what is in its way may be more than is needed: not everything was tried")
+            self._gave_up.append("the blockers may include unnecessary ones: not every subset was tried")
         return found
 
 

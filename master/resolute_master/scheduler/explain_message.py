@@ -1,4 +1,4 @@
-"""An explanation as the message of the wire, for those who ask over the API and those who ask a file."""
+"""An explanation as a wire message, for the API and for snapshot files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.what_if import WhatIf
 
 SHOWN = 100
-"""Longer lists are cut; their lengths are told."""
+"""Longer lists are cut; the message has their lengths."""
 
 
 def explain_message(snapshot: PoolSnapshot, job: JobId, found: Explanation, *, cycle: int) -> ExplainJobResponse:
@@ -47,7 +47,7 @@ _WORD = re.compile(r"[\w.-]*\w")
 
 
 def _named(snapshot: PoolSnapshot, answer: ExplainJobResponse) -> Iterator[NamedWork]:
-    """The experiment of each id that occurs in the answer, also within a sentence."""
+    """The experiment of each id in the answer, also within a sentence."""
     for word in sorted(set(_WORD.findall(msgspec.json.encode(answer).decode()))):
         allocation = snapshot.allocations.get(AllocationId(word))
         job = snapshot.jobs.get(JobId(word) if allocation is None else allocation.job_id)

@@ -1,23 +1,23 @@
 """The fair-share scheduler.
 
-1. Slots go to the group with the smallest charge (see `shares`): among jobs, or, where shares are hierarchical, to a
-   workspace, then to one of its users, then to one of the user's jobs. Between equal charges goes who has waited longest, of
-   groups the one whose next has. What is done for each in turn is told in `placing`. So free slots never lie idle while something
-   fits on them, except those that are kept for somebody by name.
-2. A waiting allocation makes others leave when they are richer even afterwards: of the two groups in which the jobs differ
-   first, the victim's charge without what leaves is greater than what the other will then hold over its weight. So the slots
-   settle where weighted max-min fairness puts them, within the size of a gang, and nobody who had to leave can take back what
-   he left, unless his group has lost more to a third since.
-   Who was asked to leave counts for nobody from then on, in this pass as in the next: what he leaves beyond what he was made to
-   leave for goes to those who lost it, when they are the poorest now, before somebody else has to move for them.
-3. The first for which nothing can be done gets a reservation that binds everybody who comes later: a gang that is larger than
-   its fair share starts when enough has ended, however many small ones keep coming.
-4. With `usage_half_life`, workspaces and users are charged what they have used lately beside what they hold. Charges for the
-   past stay as they are from one measurement to the next, so what is said above holds in between.
-5. Work without slots is not divided: the earliest first, whatever fits.
+1. Slots go to the group with the smallest charge (see `shares`): among jobs, or, with hierarchical shares, to a workspace, then to
+   one of its users, then to one of the user's jobs. A tie goes to the allocation that has waited longest; of groups, to the one
+   whose next allocation has. `placing` describes the steps for each allocation. So no free slot is idle while an allocation fits
+   on it, except slots that are held for a named allocation.
+2. A pending allocation preempts others that are richer even afterwards: of the two groups in which the jobs first differ, the
+   victim's charge without the victim is greater than what the other group will then hold over its weight. So the slots settle
+   at weighted max-min fairness, within the size of a gang, and a victim's group cannot take the slots back, unless it has lost
+   more to a third group since.
+   Victims count for no group from then on, in this pass as in the next: slots that they free beyond the need go to the groups
+   that lost them, if these are the poorest now, before further preemptions for them.
+3. The first infeasible allocation gets a reservation that binds every later one: a gang that is larger than its fair share starts
+   when enough has ended, however many small ones keep arriving.
+4. With `usage_half_life`, workspaces and users are charged their recent usage in addition to what they hold. Charges for past
+   usage are constant between two measurements, so the rules above hold in between.
+5. Allocations without slots are not shared: the earliest that fits starts first.
 
-Within a line of jobs that differ in nothing but what they hold, what cannot be done for the poorest cannot be done for the
-others: a pass reads what it can place or keep, and one allocation of each line that it cannot.
+In a line of jobs that differ only in what they hold, a step that fails for the poorest fails for the others: a pass reads the
+allocations that it can place or hold something for, and one allocation of each other line.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
 
 
 class _Sharers:
-    """One line during the pass: its jobs, the poorest first, each with what it waits with.
+    """One line during the pass: its jobs, the poorest first, each with its pending allocations.
 
-    Where a job stands follows from its charge. What became richer is put where it belongs when it is met, what
-    became poorer at once.
+    The charge of a job determines its position. A job that became richer moves when it is reached, one that became poorer
+    at once.
     """
 
     def __init__(self, snapshot: PoolSnapshot, balance: Balance, key: LineKey, line: Line) -> None:
@@ -62,11 +62,11 @@ class _Sharers:
         self._ahead = next(self._source, None)
         self._moved: list[Turn] = []
         self._turns: dict[JobId, Turn | None] = {}
-        """Of jobs that do not stand where the snapshot says; None when nothing of them is left."""
+        """Turns of jobs that have moved since the snapshot; None when nothing of them is left."""
         self._rest: dict[JobId, Iterator[QueueKey]] = {}
         self._next: dict[JobId, QueueKey] = {}
         self.over = False
-        """Nothing can be done for any of them."""
+        """All of them are infeasible."""
         for member in balance.losers(key.parents).values():
             self.poorer(member)
 
@@ -74,10 +74,10 @@ class _Sharers:
         return Member(job, self.key.parents, self.key.weight)
 
     def order(self) -> Turn | None:
-        """None when nobody is left."""
+        """None when no job is left."""
         while not self.over and (turn := self._first()) is not None:
             if self._turns.get(turn.job, turn) != turn:
-                self._drop()  # the job stands elsewhere now
+                self._drop()  # the job has moved
                 continue
             charge = self._charge(turn.job)
             if charge == turn.charge:
@@ -90,7 +90,7 @@ class _Sharers:
         return self
 
     def poorer(self, member: Member) -> None:
-        """Something of a job of the same group must leave; it may wait in another line: one of its weight, and of another shape."""
+        """A job of the same group has a victim; the job may wait in another line, of its weight and another shape."""
         job, sharer = member.job, self._shares.sharer(member)
         if member.weight != self.key.weight or sharer is None or self.key.shape not in sharer.waiting:
             return
@@ -116,14 +116,14 @@ class _Sharers:
             heappop(self._moved)
 
     def first(self, job: JobId) -> QueueKey:
-        """What the job is to be offered for next."""
+        """The next allocation of the job to offer."""
         if job not in self._next:
             self._rest[job] = iter(self._shares.group(self.key.parents).jobs[job].waiting[self.key.shape])
             self._next[job] = next(self._rest[job])
         return self._next[job]
 
     def offered(self, turn: Turn) -> None:
-        """The job's first has had its turn."""
+        """The job's first allocation was offered."""
         self._drop()
         self._turns[turn.job] = None
         following = next(self._rest[turn.job], None)
@@ -133,18 +133,18 @@ class _Sharers:
 
 
 class _Charge(NamedTuple):
-    """Where a group stands among its like."""
+    """The order of a group among its siblings."""
 
     charge: float
     since: datetime
-    """Since when its next waits."""
+    """Since when its next allocation waits."""
     name: str
 
 
 class _Groups:
-    """What is inside a group during the pass, the poorest first: its groups, or the lines of its jobs.
+    """The members of a group during the pass, the poorest first: its groups, or the lines of its jobs.
 
-    Groups that have not changed in this pass are read in the order of the snapshot, as far as there is hope for them.
+    Groups that have not changed in this pass are read in the order of the snapshot, as far as they may be feasible.
     """
 
     def __init__(self, snapshot: PoolSnapshot, balance: Balance, placing: Placing, path: Path) -> None:
@@ -156,22 +156,22 @@ class _Groups:
         self._balance = balance
         self._placing = placing
         self._source: Iterator[Need] | None = None
-        """The groups inside, in the order of the snapshot. None: it was not looked into yet."""
+        """The groups inside, in the order of the snapshot. None: not read yet."""
         self._ahead: Need | None = None
         self._members: dict[str | LineKey, _Groups | _Sharers] = {}
         """Groups by name, lines by key."""
         self._orders: dict[str | LineKey, _Charge | Turn] = {}
-        """Of the members of which somebody is left, when they were last looked at."""
+        """Orders of the members with pending allocations, when they were last read."""
         self._heap: list[tuple[_Charge | Turn, str | LineKey]] = []
-        """Of these; those that say otherwise are outdated."""
+        """Of these; entries that differ are outdated."""
 
     def order(self) -> _Charge:
-        """Once it was looked into, right after `poorest`: for its first may wait for ever, and its next is another then."""
+        """If it was read, call it right after `poorest`: its first may be infeasible, and its next is another one then."""
         since = self._shares.since(self.path) if self._source is None or not self._heap else self._heap[0][0].since
         return _Charge(self._balance.charge(self.path, 1.0), since, self.path[-1])
 
     def poorest(self) -> _Sharers | None:
-        """The line that is next; None when nobody inside is left."""
+        """The line that is next; None when nothing inside is left."""
         orders, heap = self._orders, self._heap
         while (first := self._first()) is not None:
             known, name = first
@@ -192,7 +192,7 @@ class _Groups:
         return None
 
     def poorer(self, member: Member, shapes: Iterable[Shape]) -> None:
-        """Something of a job inside must leave, which waits with other `shapes`: it may be its turn, and that of its groups."""
+        """A job inside has a victim and waits with other `shapes`: it may be its turn, and that of its groups."""
         if self._source is None:
             return
         depth = len(self.path)
@@ -213,7 +213,7 @@ class _Groups:
             self._put(name)
 
     def _put(self, name: str | LineKey) -> None:
-        """Where it belongs now, unless nobody of it is left."""
+        """Move it to its current position, unless nothing of it is left."""
         known, member = self._orders.get(name), self._members[name]
         if isinstance(member, _Groups) and member._source is not None:
             member.poorest()
@@ -223,7 +223,7 @@ class _Groups:
             heappush(self._heap, (order, name))
 
     def _first(self) -> tuple[_Charge | Turn, str | LineKey] | None:
-        """Of the heap, with those who come before it."""
+        """The first of the heap, after earlier members were added."""
         if self._source is None:
             self._look_into()
         heap = self._heap
@@ -241,13 +241,13 @@ class _Groups:
         return heap[0] if heap else None
 
     def _hope_from(self, need: Need) -> bool:
-        """There may be something to be done for one that is as poor or richer, other than from somebody in the same group."""
+        """A group that is as poor or richer may be feasible by victims outside its own group."""
         if not self._placing.all_hopeless:
             return True
         return self._balance.may_claim_outside((*self.path, need.name), self._placing.least_slots)
 
     def _add_uneven(self) -> None:
-        """The groups inside which somebody may have to leave for another."""
+        """Add the groups inside which one member may be preempted for another."""
         depth, least = len(self.path), (*self.path, "")
         while (found := self._shares.orders.uneven.first_key_from(least)) is not None and found[:depth] == self.path:
             if found[depth] not in self._members:
@@ -286,12 +286,12 @@ class _Groups:
 
 
 def _poorest_first(snapshot: PoolSnapshot, balance: Balance, placing: Placing) -> None:
-    """Offer to the smallest charge until no line is left for which something can be done."""
+    """Offer to the smallest charge until no feasible line is left."""
     shares = shares_of(snapshot)
     whole = _Groups(snapshot, balance, placing, ())
     while not placing.full and (sharers := whole.poorest()) is not None:
         turn = sharers.order()
-        assert turn is not None, "a line that is next has somebody in it"
+        assert turn is not None, "a line that is next is not empty"
         if placing.offer(sharers.line, sharers.first(turn.job)) >= Verdict.RESERVED:
             sharers.over = True
         else:

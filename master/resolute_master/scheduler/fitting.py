@@ -1,11 +1,11 @@
-"""The agents during one pass: room now, room that others are leaving, and what is held for whom.
+"""The agents during one pass: free slots, vacating slots, and holds.
 
-A working copy over a snapshot that reads only what a question needs. Rules of placing:
+A working copy over a snapshot that reads only what is needed. Rules of placement:
 
 - work that fits on one agent goes on one: the tightest (`best`) or the emptiest (`worst`); ties go to the agent in use, then
   to the smaller id;
-- larger work takes whole agents that nothing uses, all of one size if that divides it evenly, the largest such size first;
-  where the pool allows mixed sizes, the fewest agents whose sizes add up exactly;
+- larger work takes whole idle agents, all of one size if that divides it evenly, the largest such size first;
+  if the pool allows mixed sizes, the fewest agents whose sizes add up exactly;
 - work without slots takes one of the agent's auxiliary places.
 """
 
@@ -25,7 +25,7 @@ Refuses = Callable[[AgentId], bool]
 
 
 class _Group:
-    """Agents of one group, lowest id first: those of the snapshot are read as they are needed, others were moved here."""
+    """Agents of one group, lowest id first: those of the snapshot, read as needed, and those that were moved here."""
 
     __slots__ = ("ahead", "moved", "source")
 
@@ -42,14 +42,14 @@ class _Group:
 
 
 class _Index:
-    """Agents by group. Entries that have moved on are dropped when they are met."""
+    """Agents by group. Outdated entries are dropped when they are reached."""
 
     def __init__(self, source: Groups) -> None:
         self._source = source
         self._members: dict[RoomGroup, _Group] = {}
         self._now: dict[AgentId, RoomGroup | None] = {}
         self.groups: list[RoomGroup] = source.key_list()
-        """In order, without those that were found empty."""
+        """In order, without empty ones."""
 
     def _group(self, group: RoomGroup) -> _Group:
         members = self._members.get(group)
@@ -66,7 +66,7 @@ class _Index:
             heappush(self._group(group).moved, agent)
 
     def pick(self, group: RoomGroup, count: int, refuses: Refuses) -> list[AgentId]:
-        """Up to `count` agents of the group that are not refused. They stay in it."""
+        """Up to `count` agents of the group that are not refused. They remain in it."""
         members = self._group(group)
         kept: list[AgentId] = []
         picked: list[AgentId] = []
@@ -84,7 +84,7 @@ class _Index:
         return picked
 
     def fitting(self, slots: int) -> Iterator[RoomGroup]:
-        """Groups with at least so many slots free, the tightest first."""
+        """Groups with at least `slots` free slots, the tightest first."""
         yield from self.groups[bisect_left(self.groups, RoomGroup(slots, False, 0)) :]
 
 
@@ -105,12 +105,12 @@ class _State:
 
     @property
     def claimed(self) -> bool:
-        """Something of it is kept for one that waits."""
+        """Some of its slots are held."""
         return self.held > 0 or self.softly_held > 0
 
     @property
     def eventually_free(self) -> int:
-        """Slots that nothing will use or be owed when those that are leaving have left; negative when more is owed."""
+        """Slots that are neither used nor held after the vacating allocations have ended; negative if more are held."""
         return len(self.free) + self.leaving - self.held
 
     @property
@@ -129,7 +129,7 @@ class _State:
 
 
 class Rooms:
-    """Answers where something fits, and remembers what was given away, held and vacated during the pass."""
+    """Finds agents for allocations, and records the slots that were taken, held and vacated during the pass."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
@@ -142,16 +142,16 @@ class Rooms:
 
     @property
     def none(self) -> bool:
-        """No slot can be taken now, nor when those that are leaving have left."""
+        """No slot can be taken now, nor after the vacating allocations have ended."""
         return all(not index.groups or index.groups[-1].free == 0 for index in (self._index, self._later))
 
     @property
     def no_place(self) -> bool:
-        """No agent takes one more container without slots."""
+        """No agent accepts a further container without slots."""
         return self._next_place is None and not self._moved_places
 
     def has(self, agent: AgentId) -> bool:
-        """It may be given work."""
+        """It accepts work."""
         return agent in self._states or agent in self._snapshot.rooms
 
     def state(self, agent: AgentId) -> _State:
@@ -160,22 +160,22 @@ class Rooms:
             state = self._states[agent] = _State(self._snapshot.rooms[agent])
         return state
 
-    # -- where does it fit -------------------------------------------------------------------------------------
+    # -- finding agents ----------------------------------------------------------------------------------------
 
     def one_agent(self, slots: int, refuses: Refuses) -> AgentId | None:
-        """An agent with so many slots free now."""
+        """An agent with `slots` free slots now."""
         groups = self._index.fitting(slots)
         if self._snapshot.policy.fitting is Fitting.WORST:
             groups = iter(sorted(groups, key=lambda g: (-g.free / g.size, g.idle, -g.size)))
         return next((agents[0] for group in groups if (agents := self._index.pick(group, 1, refuses))), None)
 
     def one_agent_later(self, slots: int, refuses: Refuses) -> AgentId | None:
-        """An agent with so many slots free once others have left."""
+        """An agent with `slots` free slots after the vacating allocations have ended."""
         groups = self._later.fitting(slots)
         return next((agents[0] for group in groups if (agents := self._later.pick(group, 1, refuses))), None)
 
     def whole_agents(self, slots: int, refuses: Refuses, *, later: bool = False) -> list[AgentId] | None:
-        """Agents that nothing uses now (`later`: once others have left), with exactly so many slots together."""
+        """Idle agents (`later`: idle after the vacating allocations have ended), with exactly `slots` slots together."""
         mixed = self._snapshot.policy.heterogeneous_fits
         sizes = [size for size in self._snapshot.sizes if size < slots and (mixed or slots % size == 0)]
         found = {size: self.idle_agents(size, slots // size, refuses, later=later) for size in sizes}
@@ -186,7 +186,7 @@ class Rooms:
         return [agent for size, count in sorted(parts.items(), reverse=True) for agent in found[size][:count]]
 
     def idle_agents(self, size: int, count: int, refuses: Refuses, *, later: bool) -> list[AgentId]:
-        """Up to `count` agents of the size that nothing uses; with `later` also those that are being left, after the others."""
+        """Up to `count` idle agents of the size; with `later` also those that are being vacated, after the others."""
         group = RoomGroup(size, True, size)
         agents = self._index.pick(group, count, refuses)
         if later and len(agents) < count:
@@ -194,7 +194,7 @@ class Rooms:
         return agents
 
     def emptiest(self, least: int, most: int, count: int, refuses: Refuses) -> list[AgentId]:
-        """Up to `count` agents of `least` to `most` slots that are held for nobody: those first that will have most free."""
+        """Up to `count` agents of `least` to `most` slots without a hold: those with the most free slots later come first."""
 
         def refused(agent: AgentId) -> bool:
             state = self.state(agent)
@@ -208,7 +208,7 @@ class Rooms:
         ]
         found: dict[AgentId, bool] = {}
         for _, _, group, index in sorted(ranked, key=lambda each: each[:3]):
-            # An agent that is being left is listed in both indexes, so more are read than are missing.
+            # An agent that is being vacated is listed in both indexes, so more are read than are missing.
             for agent in index.pick(group, count + len(found), refused):
                 found.setdefault(agent, True)
             if len(found) >= count:
@@ -216,7 +216,7 @@ class Rooms:
         return list(found)[:count]
 
     def aux_agent(self, refuses: Refuses) -> AgentId | None:
-        """An agent that takes one more container without slots."""
+        """An agent that accepts a further container without slots."""
         kept: list[Place] = []
         chosen: AgentId | None = None
         while chosen is None and (place := self._pop_place()) is not None:
@@ -244,7 +244,7 @@ class Rooms:
     # -- what happens during the pass --------------------------------------------------------------------------
 
     def take(self, agent: AgentId, slots: int) -> tuple[int, ...]:
-        """Give slots that are free now; which ones is part of the answer."""
+        """Assign free slots; returns their numbers."""
         state = self.state(agent)
         chosen = side_by_side(state.free, slots)
         state.free = tuple(index for index in state.free if index not in chosen)
@@ -256,7 +256,7 @@ class Rooms:
         self.state(agent).aux += 1
 
     def hold(self, agent: AgentId, slots: int, *, soft: bool = False) -> None:
-        """Keep slots for one that waits; a soft hold binds only those that could not be preempted again."""
+        """Hold slots for a pending allocation; a soft hold binds only non-preemptible allocations."""
         state = self.state(agent)
         if soft:
             state.softly_held += slots
@@ -265,14 +265,14 @@ class Rooms:
             self._moved(agent, state)
 
     def vacate(self, agent: AgentId, slots: int, *, stays_busy: bool) -> None:
-        """Some that use the agent were asked to leave it; `stays_busy` when others were not."""
+        """Some allocations on the agent are preempted; `stays_busy` if others are not."""
         state = self.state(agent)
         state.leaving += slots
         state.stays_busy = stays_busy
         self._moved(agent, state)
 
     def stay(self, agent: AgentId, slots: int) -> None:
-        """Some that were asked to leave the agent need not."""
+        """Some victims on the agent are no longer needed."""
         state = self.state(agent)
         state.leaving -= slots
         state.stays_busy = True
@@ -286,7 +286,7 @@ class Rooms:
 def side_by_side(free: Sequence[int], slots: int) -> tuple[int, ...]:
     """The shortest run of neighbouring numbers that is long enough, else the lowest numbers.
 
-    Neighbouring devices of a machine mostly have the faster connection.
+    Neighbouring devices of a machine usually have the faster connection.
     """
     if slots == len(free):
         return tuple(free)
@@ -301,12 +301,12 @@ def side_by_side(free: Sequence[int], slots: int) -> tuple[int, ...]:
 
 
 def divide(slots: int, agents: Mapping[int, int], *, mixed: bool) -> dict[int, int] | None:
-    """Whole agents that have exactly `slots` together, as size -> count; `agents` says how many there are of each size.
+    """Whole agents with exactly `slots` slots together, as size -> count; `agents` has the number of agents of each size.
 
-    One size if that is possible, the largest first; else, if `mixed`, the fewest agents of several sizes.
+    One size if possible, the largest first; else, if `mixed`, the fewest agents of several sizes.
     """
     if sum(size * count for size, count in agents.items()) < slots:
-        return None  # nor is a table of so many slots made, which may be any number that somebody asks for
+        return None  # no table is made for a request of an arbitrary number of slots
     for size in sorted(agents, reverse=True):
         if slots % size == 0 and agents[size] >= slots // size:
             return {size: slots // size}

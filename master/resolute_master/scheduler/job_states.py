@@ -1,4 +1,4 @@
-"""The job queue as people see it: who stands where, and who runs."""
+"""The job queue as users see it: the place and state of each job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
 
 class JobState(StrEnum):
-    """Where a job stands: the furthest of its allocations decides."""
+    """State of a job: that of its furthest allocation."""
 
     IDLE = "IDLE"
-    """Nothing of it waits or runs."""
+    """It has no pending or running allocation."""
     QUEUED = "QUEUED"
     SCHEDULED_BACKFILLED = "SCHEDULED_BACKFILLED"
-    """It began to run while something more important waited, which waits still."""
+    """It started while more important work waited, which still waits."""
     SCHEDULED = "SCHEDULED"
 
 
@@ -43,13 +43,13 @@ T = TypeVar("T")
 
 
 class Walk(Protocol):
-    """The same items: who computes beside others may rest between two of them."""
+    """The same items; a caller that shares the processor may pause between two of them."""
 
     def __call__(self, items: Iterable[T], /) -> Iterator[T]: ...
 
 
 class JobOrder:
-    """The jobs of which something waits or runs, in the pool's order. Where each stands is found out when it is asked for."""
+    """The jobs with pending or running allocations, in the pool's order. The standing of each is computed on request."""
 
     def __init__(self, snapshot: PoolSnapshot, *, walk: Walk = iter) -> None:
         self._snapshot = snapshot
@@ -58,7 +58,7 @@ class JobOrder:
         self._ahead = {id_: number for number, id_ in enumerate(self.jobs)}
 
     def is_of(self, snapshot: PoolSnapshot) -> bool:
-        """Whether the jobs of that snapshot are the same in the same order, without looking at each."""
+        """Whether the jobs of that snapshot are the same in the same order, without reading each."""
         mine = self._snapshot
         return (
             snapshot.jobs is mine.jobs
@@ -79,7 +79,7 @@ class JobOrder:
         return id_ in self._ahead
 
     def standing(self, id_: JobId) -> JobStanding | None:
-        """None when nothing of the job waits or runs."""
+        """None if the job has no pending or running allocation."""
         ahead = self._ahead.get(id_)
         if ahead is None:
             return None
@@ -89,7 +89,7 @@ class JobOrder:
 
 
 def job_states(snapshot: PoolSnapshot, *, walk: Walk = iter) -> dict[JobId, JobStanding]:
-    """Every job of which something waits or runs, in the pool's order (fair share: what holds least for its weight first)."""
+    """Every job with a pending or running allocation, in the pool's order (fair share: the least for its weight first)."""
     order = JobOrder(snapshot, walk=walk)
     found = ((id_, order.standing(id_)) for id_ in walk(order.jobs))
     return {id_: standing for id_, standing in found if standing is not None}
@@ -98,24 +98,24 @@ def job_states(snapshot: PoolSnapshot, *, walk: Walk = iter) -> dict[JobId, JobS
 _Rank = tuple[tuple[float | str, ...], tuple[float, datetime], JobId]
 
 SORTED_AT_ONCE = 1000
-"""To sort ten thousand takes forty milliseconds, in which no other thread has the interpreter; to sort a thousand takes two."""
+"""Sorting ten thousand takes forty milliseconds without releasing the interpreter; sorting a thousand takes two."""
 
 
 def _in_order(ranks: Sequence[_Rank]) -> list[_Rank]:
-    """In parts, then the parts together, which takes few comparisons: runs that are in order are merged (timsort, Peters 2002)."""
+    """Sorts in parts, then merges the parts with few comparisons (timsort, Peters 2002)."""
     parts = [sorted(ranks[at : at + SORTED_AT_ONCE]) for at in range(0, len(ranks), SORTED_AT_ONCE)]
     return sorted(chain.from_iterable(parts))
 
 
 def count_jobs(snapshot: PoolSnapshot, *, walk: Walk = iter) -> tuple[int, int]:
-    """How many jobs `job_states` has, and how many of them are IDLE or QUEUED; without putting them in order."""
+    """The number of jobs in `job_states`, and of those that are IDLE or QUEUED, without sorting."""
     present = {job.id for job in walk(_present(snapshot))}
     scheduled = {a.job_id for a in walk(snapshot.allocations.values()) if a.containers and not waits(a)}
     return len(present), len(present - scheduled)
 
 
 def job_standing(snapshot: PoolSnapshot, id_: JobId, *, walk: Walk = iter) -> JobStanding | None:
-    """One of `job_states`; None when nothing of the job waits or runs."""
+    """One of `job_states`; None if the job has no pending or running allocation."""
     job = snapshot.jobs.get(id_)
     if job is None or id_ not in snapshot.job_allocations:
         return None
@@ -131,7 +131,7 @@ def _present(snapshot: PoolSnapshot) -> Iterator[Job]:
 
 
 def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
-    """By priority and place; where shares decide, by the charges of the groups around the job, its own, and who came first."""
+    """By priority and place; with fair share, by the charges of the enclosing groups, its own charge, and submission."""
     if snapshot.shares is None:
         return (job.priority,), job.place[:2], job.id
     member = snapshot.member_of(job)
@@ -142,15 +142,15 @@ def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
 
 
 class _WaitingLine:
-    """What waits for slots, the most important first, among that what the agents present could hold; and since when. Where shares
-    decide nobody is ahead of another."""
+    """Pending allocations with slots that the present agents could hold, the most important first, and their request times. Empty
+    with fair share, which has no queue order."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
         self._known: tuple[list[tuple[int, float]], list[datetime]] | None = None
 
     def _places(self) -> tuple[list[tuple[int, float]], list[datetime]]:
-        """Each place, and the earliest request up to it; found out when the first is asked for who runs."""
+        """Each place, and the earliest request up to it; computed on first use."""
         if self._known is None:
             self._known = self._found() if self._snapshot.shares is None else ([], [])
         return self._known
@@ -167,7 +167,7 @@ class _WaitingLine:
         return places, since
 
     def overtaken_by(self, allocation: Allocation) -> bool:
-        """Whether some of it is more important, and waited already when the allocation was given its slots."""
+        """Whether a more important one waited already when the allocation got its slots."""
         if not allocation.slots_needed or allocation.assigned_at is None:
             return False
         places, since = self._places()
@@ -181,7 +181,7 @@ _FURTHER = {state: number for number, state in enumerate(JobState)}
 def _standing(
     snapshot: PoolSnapshot, id_: JobId, allocations: Sequence[Allocation], held: int, ahead: int, line: _WaitingLine
 ) -> JobStanding:
-    """`allocations` are all of the job's, which hold `held` slots."""
+    """`allocations` are all allocations of the job, which hold `held` slots."""
     return JobStanding(
         job=id_,
         state=max((_state(a, line) for a in allocations), key=_FURTHER.__getitem__),

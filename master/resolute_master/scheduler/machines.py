@@ -1,4 +1,4 @@
-"""Machines that are coming and machines that could be launched, during one pass: who may count on them."""
+"""Machines that are starting and machines that could be launched, during one pass, and the allocations that may use them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Machine:
 
 @dataclass(slots=True)
 class _Stock:
-    """An offer, with how many machines of it may still be counted on in the pass."""
+    """An offer, with the number of its machines that the pass may still use."""
 
     offer: AvailableOffer
     room: int
@@ -41,8 +41,8 @@ class _Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Whole:
-    """Machines of one size for one gang: those that come, agents that are there, and how many more must be launched, of which
-    offer. `stock` None: none are missing."""
+    """Machines of one size for one gang: starting ones, present agents, and the number to launch of an offer. `stock` None: none
+    are missing."""
 
     size: int
     coming: list[_Machine]
@@ -52,12 +52,12 @@ class _Whole:
 
 
 class Machines:
-    """What is asked first counts first: a machine that one has counted on is not offered to the next."""
+    """Machines are assigned in the order of the calls: a machine that one allocation uses is not offered to the next."""
 
     def __init__(self, snapshot: PoolSnapshot, rooms: Rooms) -> None:
         supply = snapshot.supply
         self.kept_back = False
-        """Some could be launched, and are left to one that cannot use them yet."""
+        """Some could be launched, and are kept for an allocation that cannot use them yet."""
         self._rooms = rooms
         self._now = snapshot.now
         self._aux = snapshot.policy.max_aux_containers_per_agent
@@ -83,16 +83,16 @@ class Machines:
 
     @property
     def none(self) -> bool:
-        """Nobody can count on any: none has room left, and none may be launched."""
+        """No allocation can use any: none has free slots left, and none may be launched."""
         launchable = self._room > 0 and any(stock.room > 0 for stock in self._stocks)
         return not launchable and all(m.free <= 0 and m.aux <= 0 for m in self._machines)
 
     def own(self, slots: int, token: str) -> bool:
-        """One is on its way that was launched for it, and has room for all of it."""
+        """A machine that was launched for it is starting, and holds all of it."""
         return any(token in machine.gangs and machine.free >= slots for machine in self._machines)
 
     def cover_one(self, slots: int, token: str, *, launch: bool) -> bool:
-        """Count on one machine for all of it: one that comes or, with `launch`, one that could be launched."""
+        """Use one machine for all of it: one that is starting or, with `launch`, one that could be launched."""
         machine = self._coming_for(slots, token)
         if machine is None:
             stock = self._launchable(slots) if launch else None
@@ -104,7 +104,7 @@ class Machines:
         return True
 
     def wait_for_one(self, slots: int, token: str, *, launch: bool) -> float | None:
-        """Seconds until the machine that `cover_one` would count on; None when nobody knows, or there is none."""
+        """Seconds until the machine of `cover_one` joins; None when unknown, or if there is none."""
         machine = self._coming_for(slots, token)
         if machine is not None:
             return self._wait_s(machine)
@@ -112,7 +112,7 @@ class Machines:
         return None if stock is None else stock.offer.expected_s
 
     def cover_whole(self, slots: int, token: str, refuses: Refuses, *, launch: bool) -> dict[AgentId, int] | None:
-        """Count on whole machines of one size. The answer is what must be kept of agents that are there already."""
+        """Use whole machines of one size. The result is the slots to hold on present agents."""
         found = self._whole_for(slots, token, refuses, launch=launch)
         if found is None:
             return None
@@ -122,7 +122,7 @@ class Machines:
         return dict.fromkeys(found.present, found.size)
 
     def wait_for_whole(self, slots: int, token: str, refuses: Refuses, *, launch: bool) -> float | None:
-        """Seconds until the last of the machines that `cover_whole` would count on; None as in `wait_for_one`."""
+        """Seconds until the last of the machines of `cover_whole` joins; None as in `wait_for_one`."""
         found = self._whole_for(slots, token, refuses, launch=launch)
         if found is None:
             return None
@@ -133,8 +133,8 @@ class Machines:
         return max(known, default=0.0) if len(known) == len(waits) else None
 
     def shares(self, slots: int) -> Iterator[tuple[int, int, int]]:
-        """How a gang of so many slots may be made of machines of one size, the largest first: the size, how many it needs, and how
-        many of these are coming to be nobody's yet, or could be launched."""
+        """How a gang may be composed of machines of one size, the largest first: the size, the number it needs, and how many of
+        these are starting and unassigned, or could be launched."""
         for size in self._sizes_for(slots, launch=True):
             count = slots // size
             coming = sum(machine.size == size == machine.free for machine in self._machines)
@@ -143,7 +143,7 @@ class Machines:
                 yield size, count, more
 
     def keep_back(self, size: int, count: int) -> None:
-        """Nobody who asks later may count on so many of those that are coming or could be launched."""
+        """Later calls may not use `count` of those that are starting or could be launched."""
         self.kept_back = True
         for machine in [each for each in self._machines if each.size == size == each.free][:count]:
             machine.free, count = 0, count - 1
@@ -163,7 +163,7 @@ class Machines:
         return next((stock for stock in self._stocks if stock.room > 0 and stock.offer.slots >= slots), None)
 
     def _launchable_whole(self, size: int, count: int) -> _Stock | None:
-        """The cheapest that gives so many more machines of one gang. They are of one offer, as the provisioner buys them."""
+        """The cheapest that provides `count` more machines of one gang. They are of one offer, as the provisioner buys them."""
         if count > self._room:
             return None
         of_size = self._of_size.get(size, ())
@@ -183,7 +183,7 @@ class Machines:
         return None
 
     def _sizes_for(self, slots: int, *, launch: bool) -> list[int]:
-        """Of which a gang of so many slots takes several whole ones; the largest first."""
+        """Sizes of which a gang takes several whole machines; the largest first."""
         sizes = {*self._present_sizes, *(m.size for m in self._machines), *(self._of_size if launch else ())}
         return sorted((size for size in sizes if 0 < size < slots and slots % size == 0), reverse=True)
 

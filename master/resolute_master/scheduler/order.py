@@ -1,4 +1,4 @@
-"""By what the waiting and the running are ordered and told apart."""
+"""The keys that order and distinguish pending and running allocations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from resolute_master.domain.ids import AgentId, AllocationId, JobId
 
 
 class Shape(NamedTuple):
-    """Waiting allocations of one shape have the same chances: when one does not fit, no later one does.
+    """Pending allocations of one shape are equivalent for placement: if one does not fit, no later one does.
 
-    In order, what needs slots comes before what needs none, each by priority.
+    Shapes with slots come before shapes without, each by priority.
     """
 
     auxiliary: bool
@@ -26,12 +26,12 @@ class Shape(NamedTuple):
 
     @property
     def need(self) -> tuple[object, ...]:
-        """What must be found for it, whoever comes before or after, and whatever cap its job has."""
+        """What it needs, independent of its place in the queue and of its job's cap."""
         return self[2:6]
 
     @property
     def where(self) -> tuple[object, ...]:
-        """The same for all that may go to the same agents in the same way, however many slots they need."""
+        """The same for all shapes that may use the same agents in the same way, whatever number of slots they need."""
         return self[3:6]
 
 
@@ -47,23 +47,23 @@ class QueueKey(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What runs, by what its end would cost: the least important first, then by size and by how likely it is needed, then what has
-    saved or begun last."""
+    """Running allocations by the cost of ending them: the least important first, then by size and by the likelihood that they are
+    needed, then the newest checkpoint or start."""
 
     negative_priority: int
     slots: int
     likelihood: float
-    """How likely its search needs it; 1 for other work. What is wasted counts in this proportion."""
+    """The likelihood that its search needs it; 1 for other work. Waste is multiplied by it."""
     negative_since: float
     """`Allocation.counted_since`, in seconds."""
     allocation: AllocationId
 
 
 class Standing(NamedTuple):
-    """How important something that runs is; the last is the least important."""
+    """The importance of a running allocation; the last is the least important."""
 
     priority: int
     position: float
     needless: float
-    """How unlikely its search needs it (1 - `Worth.likelihood`)."""
+    """1 - `Worth.likelihood`: the likelihood that its search does not need it."""
     allocation: AllocationId

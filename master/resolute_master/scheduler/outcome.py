@@ -1,4 +1,4 @@
-"""What one pass found out beside its plan, for those who ask why."""
+"""The findings of one pass beside its plan, for explanations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
 class Verdict(IntEnum):
-    """What became of a waiting allocation, in the order in which it is tried."""
+    """The result for a pending allocation, in the order of the steps."""
 
     PLACED = 0
     VACATING = 1
@@ -22,23 +22,23 @@ class Verdict(IntEnum):
     PREEMPTING = 4
     RESERVED = 5
     WAITING = 6
-    """There is nothing that could be kept for it."""
+    """Nothing could be held for it."""
     CAPPED = 7
-    """Its job has as many slots as it may have."""
+    """Its job holds as many slots as its cap allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The plan, and what became of each allocation that the pass has looked at. `failed` is for the rest: the first of a
-    shape that got nothing, after which nothing of that shape was looked at. A shape that is not in it was served, or the pass
-    ended before it, when nothing was left for anybody."""
+    """The plan, and the verdict for each allocation that the pass has read. `failed` is for the rest: the first allocation of a
+    shape that got nothing, after which the pass read no more of that shape. A shape that is not in it was served, or the pass
+    ended before it because nothing was left."""
 
     plan: Plan
     verdicts: dict[AllocationId, Verdict]
     failed: dict[Shape, tuple[QueueKey, Verdict]]
 
     def verdict(self, snapshot: PoolSnapshot, allocation: Allocation) -> Verdict:
-        """Of any that waits in the snapshot of the pass."""
+        """Of any pending allocation in the snapshot of the pass."""
         known = self.verdicts.get(allocation.id)
         if known is not None:
             return known

@@ -1,11 +1,11 @@
-"""What can be done for one waiting allocation: start it, keep something for it, make others leave, or let it wait.
+"""The steps for one pending allocation: start it, hold something for it, preempt for it, or let it wait.
 
-Whoever orders the waiting (`priority`, `fair_share`) offers them here one after the other. What fits starts. What does not fit
-is looked at in this order: does room that others are leaving hold it; do machines on their way; do machines that could be
-launched; can others be made to leave. The first that holds is kept for it, and nothing that comes later may take it, except
-that others are made to leave where that costs less than to wait for machines (`wait_or_evict`). When none holds, the first
-such allocation gets a reservation on the agents that will be free for it soonest, and what comes later starts only beside it.
-A job with `max_slots` never holds more, counting what is still leaving; what is over waits and holds nothing.
+`priority` and `fair_share` order the pending allocations and offer them here one after the other. An allocation that fits starts.
+Otherwise these steps are tried in order: vacating slots, starting machines, machines that could be launched, preemption. The
+first that suffices is held for it, and no later allocation may take it. Preemption comes before waiting for machines if it costs
+less (`wait_or_evict`). If no step succeeds, the first such allocation gets a reservation on the agents that will have enough free
+slots soonest, and later ones start only beside it. A job with `max_slots` never holds more, including vacating slots; an
+allocation over the cap waits and holds nothing.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption, Reservation
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.unused import Unused
-from resolute_master.scheduler.wait_or_evict import decided_again_in_s, never_pays, waits_rather
+from resolute_master.scheduler.wait_or_evict import decided_again_in_s, never_pays, waiting_is_cheaper
 from resolute_provisioner.model import Demand, Note
 
 RESERVATIONS = 16
-"""At most so many have a reservation: enough that room which becomes free is never fought over by those who follow, few enough
-that a pool does not empty for work that is far from starting."""
+"""Maximum number of reservations: enough that later allocations do not take slots as they become free, few enough that a pool
+does not drain for work that is far from starting."""
 
 
 class Line:
-    """The waiting allocations of one shape. `stage` is the first thing to try: what failed once is not tried again."""
+    """The pending allocations of one shape. `stage` is the first step to try: a step that failed is not tried again."""
 
     __slots__ = ("shape", "stage")
 
@@ -46,8 +46,8 @@ class Line:
 
 
 class Placing:
-    """One pass over a pool. `soft_reservations`: what can be preempted again may run on what is reserved. `starts`: the pass
-    ends when so many were placed."""
+    """One pass over a pool. `soft_reservations`: preemptible work may run on reserved slots. `starts`: the maximum number of
+    placements."""
 
     def __init__(
         self,
@@ -66,17 +66,17 @@ class Placing:
         self._machines = Machines(snapshot, self._rooms)
         self._unused = Unused(snapshot)
         self._left_to_others = False
-        """Somebody has left a machine to whom it was launched for: nobody who comes later takes such a machine instead."""
+        """An allocation has left a machine to the work that it was launched for: no later one takes such a machine instead."""
         self._precedence = precedence
         self._evictions = Evictions(snapshot, self._rooms, precedence)
         self._job_slots: dict[JobId, int] = {}
         self._head: AllocationId | None = None
         """The first allocation that could not start."""
         self._reserved = False
-        """There is a reservation, and no other is given beside it."""
+        """There is a reservation, and no further one is made."""
         self._reservations = 0
         self._revisit_at: datetime | None = None
-        """When the first of those that may not make others leave yet, or that rather wait, is to be looked at again."""
+        """When to repeat the decision for the first allocation that may not preempt yet, or that waits instead."""
         self._place: list[Placement] = []
         self._preempt: list[Preemption] = []
         self._holds: list[Hold] = []
@@ -84,38 +84,38 @@ class Placing:
         self._verdicts: dict[AllocationId, Verdict] = {}
         self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
         self._unmet: set[object] = set()
-        """Needs for which there is no room now or later, and no machine. Nothing but an eviction makes room in a pass."""
+        """Needs without slots now or later, and without a machine. Only a preemption frees slots in a pass."""
 
     @property
     def full(self) -> bool:
-        """Nothing more is to be offered in this pass."""
+        """The pass has reached its maximum of placements."""
         return self._starts is not None and len(self._place) >= self._starts
 
     @property
     def no_room(self) -> bool:
-        """Whoever needs slots can start only when others are made to leave."""
+        """An allocation with slots can start only by preemption."""
         return self._rooms.none and self._machines.none
 
     @property
     def no_place(self) -> bool:
-        """Whoever needs no slots cannot start."""
+        """An allocation without slots cannot start."""
         return self._rooms.no_place and self._machines.none
 
     def another_reservation(self) -> None:
-        """What follows may have a reservation beside those that were given."""
+        """Later allocations may have a further reservation."""
         self._reserved = self._reservations >= RESERVATIONS
 
     def line(self, shape: Shape) -> Line:
-        """What has failed already for the same need is not tried again."""
+        """A line that skips the steps that have failed for the same need."""
         return Line(shape, Verdict.PREEMPTING if shape.need in self._unmet else Verdict.PLACED)
 
     def hopeless(self, shape: Shape) -> bool:
-        """Nothing can be done for any of this shape unless others are made to leave."""
+        """Only preemption can help allocations of this shape."""
         return self._reserved and shape.need in self._unmet
 
     @property
     def all_hopeless(self) -> bool:
-        """Nothing can be done for any that needs slots unless others are made to leave."""
+        """Only preemption can help any allocation with slots."""
         return self._reserved and self._needs <= self._unmet
 
     @cached_property
@@ -124,11 +124,11 @@ class Placing:
 
     @cached_property
     def least_slots(self) -> int:
-        """That anybody waits for."""
+        """The smallest number of slots that a pending allocation needs."""
         return min((shape.slots for shape in self._snapshot.queue if shape.slots > 0), default=0)
 
     def offer(self, line: Line, key: QueueKey) -> Verdict:
-        """Do for it what can be done. After `RESERVED` or worse nothing can be done for others of its line."""
+        """Run the steps for it. After `RESERVED` or worse, the others of its line are infeasible."""
         verdict = self._verdicts[key.allocation] = self._verdict(line, key)
         if verdict >= Verdict.RESERVED:
             self._failed.setdefault(line.shape, (key, verdict))
@@ -161,7 +161,7 @@ class Placing:
         if shape.capped_job and not self._under_cap(allocation):
             return Verdict.CAPPED
         if line.stage < Verdict.PREEMPTING and shape.need in self._unmet:
-            line.stage = Verdict.PREEMPTING  # another line has found out since this one began
+            line.stage = Verdict.PREEMPTING  # another line has failed since this one began
         if line.stage is Verdict.PLACED:
             if self._start(shape, allocation):
                 return Verdict.PLACED
@@ -186,21 +186,21 @@ class Placing:
         if line.stage <= Verdict.VACATING:
             line.stage = Verdict.COMING
         if line.stage is Verdict.COMING:
-            if self._evicts_rather(line, allocation, launch=False):
+            if self._prefers_preemption(line, allocation, launch=False):
                 return Verdict.PREEMPTING
             if self._count_on_machines(shape, allocation, launch=False):
                 return Verdict.COMING
             line.stage = Verdict.LAUNCHABLE
         if line.stage is Verdict.LAUNCHABLE:
-            if self._evicts_rather(line, allocation, launch=True):
+            if self._prefers_preemption(line, allocation, launch=True):
                 return Verdict.PREEMPTING
             if self._count_on_machines(shape, allocation, launch=True):
                 return Verdict.LAUNCHABLE
             line.stage = Verdict.PREEMPTING
         if self._preemption and line.stage is Verdict.PREEMPTING:
-            if self._make_leave(line, allocation):
+            if self._preempt_for(line, allocation):
                 return Verdict.PREEMPTING
-            if self._make_leave_beside_machines(line, allocation):
+            if self._preempt_beside_machines(line, allocation):
                 return Verdict.LAUNCHABLE
             line.stage = Verdict.RESERVED
         if not self._reserved and self._reserve(shape, allocation):
@@ -214,10 +214,10 @@ class Placing:
             return True
         return shape.slots > 0 and not shape.preemptible and self._rooms.state(agent).softly_held > 0
 
-    # -- machines that were launched for somebody ----------------------------------------------------------------
+    # -- machines that were launched for other work --------------------------------------------------------------
 
     def _spares_others(self, shape: Shape, allocation: Allocation) -> bool:
-        """It could start where others are to start, and leaves that to them: its own machine is on its way."""
+        """It could start on machines launched for others, and leaves those to them, because its own machine is starting."""
         if not self._cautious(shape, allocation):
             return False
         if self._where(shape, lambda agent: self._refuses(shape, agent)) is None:
@@ -229,7 +229,7 @@ class Placing:
         return bool(self._unused) and shape.slots > 0 and self._machines.own(shape.slots, allocation.id)
 
     def _launched_for_others(self, shape: Shape, allocation: Allocation, agent: AgentId, *, lesser: bool) -> bool:
-        """The agent's machine was launched for others, who start there; `lesser` also for those who come after it."""
+        """The agent's machine was launched for others, which start there; `lesser` includes less important ones."""
         return any(
             self._verdicts.get(other.id) is not Verdict.PLACED
             and (lesser or self._snapshot.shape(other).priority <= shape.priority)
@@ -289,14 +289,14 @@ class Placing:
         return (self._snapshot.job_slots.get(job) or 0) if held is None else held
 
     def _under_cap(self, allocation: Allocation) -> bool:
-        """Of slots: what needs none holds no more of them, also when the cap was lowered below what runs."""
+        """An allocation without slots is never over the cap, also if the cap was lowered below current use."""
         cap, slots = self._snapshot.jobs[allocation.job_id].max_slots, allocation.slots_needed
         return cap is None or slots == 0 or self._held_by(allocation.job_id) + slots <= cap
 
     def _book(self, allocation: Allocation) -> None:
         self._job_slots[allocation.job_id] = self._held_by(allocation.job_id) + allocation.slots_needed
 
-    # -- keeping something for one that cannot start -------------------------------------------------------------
+    # -- holding something for an allocation that cannot start ---------------------------------------------------
 
     def _wait_for_leaving(self, shape: Shape, allocation: Allocation) -> bool:
         def refuses(agent: AgentId) -> bool:
@@ -322,8 +322,8 @@ class Placing:
         )
         return present is not None and (not present or self._hold(allocation, HoldKind.MACHINES, present))
 
-    def _evicts_rather(self, line: Line, allocation: Allocation, *, launch: bool) -> bool:
-        """There are machines to count on, but they come so late that making others leave costs less."""
+    def _prefers_preemption(self, line: Line, allocation: Allocation, *, launch: bool) -> bool:
+        """Machines are available, but they join so late that preemption costs less."""
         shape = line.shape
         if not self._preemption:
             return False
@@ -334,13 +334,13 @@ class Placing:
             )
 
         def pays(victim_slots: int, lost_slot_s: float) -> bool:
-            return not waits_rather(
+            return not waiting_is_cheaper(
                 slots=shape.slots, wait_s=wait_s, victim_slots=victim_slots, lost_slot_s=lost_slot_s
             )
 
-        if not never_pays(wait_s) and self._make_leave(line, allocation, pays):
+        if not never_pays(wait_s) and self._preempt_for(line, allocation, pays):
             return True
-        # What is still to be launched is coming when this is decided again.
+        # When this decision is repeated, a machine that must still be launched is starting.
         if wait_s is not None and not launch and self._precedence.any_lesser(self._claim(shape, allocation)):
             self._look_again_at(self._snapshot.now + timedelta(seconds=decided_again_in_s(wait_s)))
         return False
@@ -365,8 +365,10 @@ class Placing:
     def _look_again_at(self, moment: datetime) -> None:
         self._revisit_at = min(moment, self._revisit_at or moment)
 
-    def _make_leave(self, line: Line, allocation: Allocation, pays: Callable[[int, float], bool] | None = None) -> bool:
-        if not self._may_make_leave(line.shape, allocation):
+    def _preempt_for(
+        self, line: Line, allocation: Allocation, pays: Callable[[int, float], bool] | None = None
+    ) -> bool:
+        if not self._may_preempt(line.shape, allocation):
             return False
         claim = self._claim(line.shape, allocation)
         eviction = self._evictions.find(claim, line, pays)
@@ -375,10 +377,10 @@ class Placing:
         self._preempted(eviction, claim, allocation)
         return self._hold(allocation, HoldKind.PREEMPTING, dict(eviction.keep))
 
-    def _make_leave_beside_machines(self, line: Line, allocation: Allocation) -> bool:
-        """Neither the agents that are there nor the machines that can be had are enough for the gang: both together are."""
+    def _preempt_beside_machines(self, line: Line, allocation: Allocation) -> bool:
+        """Neither the present agents nor the available machines suffice for the gang, but both together do."""
         shape = line.shape
-        if shape.single_node or not self._may_make_leave(shape, allocation):
+        if shape.single_node or not self._may_preempt(shape, allocation):
             return False
         claim = self._claim(shape, allocation)
         for size, count, more in self._machines.shares(shape.slots):
@@ -393,7 +395,7 @@ class Placing:
                 return self._count_on_machines(shape, allocation, launch=True)
         return False
 
-    def _may_make_leave(self, shape: Shape, allocation: Allocation) -> bool:
+    def _may_preempt(self, shape: Shape, allocation: Allocation) -> bool:
         if not shape.preemptible and self._soft and self._reservations:
             return False
         ripe_at = allocation.requested_at + timedelta(seconds=self._snapshot.policy.preemption_grace_s)
@@ -409,10 +411,10 @@ class Placing:
             self._preempt.append(Preemption(allocation=victim.id, for_allocation=allocation.id, reason=reason))
 
     def _reserve(self, shape: Shape, allocation: Allocation) -> bool:
-        """Keep the agents that will be free soonest, as far as can be seen, if there are such agents at all.
+        """Hold the agents that are expected to be free soonest, if there are any.
 
-        An earlier reservation stays where it is: one that followed what looks best now would give away what has become free
-        for it, and could wait for ever.
+        An earlier reservation stays where it is: a reservation that moved to the currently best agents would give up slots that
+        have become free for it, and could wait for ever.
         """
         keep = self._reserved_before(shape, allocation)
         if keep is None:
@@ -423,9 +425,10 @@ class Placing:
         return self._hold(allocation, HoldKind.RUNNING, keep, soft=soft)
 
     def _reserve_beside_machines(self, shape: Shape, allocation: Allocation) -> bool:
-        """Too few agents are there for the gang: keep those, and the machines that it will need beside them when they are free.
+        """The gang needs more agents than are present: hold those, and the machines that it will need beside them when they are
+        free.
 
-        They are not asked for before. Where what runs may be made to leave, lesser work may have them meanwhile: it has to leave.
+        The machines are not requested before. If running work is preemptible, lesser work may use them meanwhile.
         """
         if shape.single_node:
             return False
@@ -449,11 +452,11 @@ class Placing:
         return not agent.connected or not (self._refuses(shape, id_) or self._rooms.state(id_).claimed)
 
     def _only_spared(self, claim: Claim, keep: dict[AgentId, int]) -> bool:
-        """Those who use the agents would make room for the claim, if they had run for long enough. Nobody else may begin there
-        meanwhile: he would be spared in his turn, and the next one after him, for ever."""
+        """The work on the agents would yield to the claim, if it had run for long enough. Nothing else may start there meanwhile:
+        it would be protected in turn, and so would the next, for ever."""
         policy, allocation = self._snapshot.policy, claim.allocation
         graced_until = allocation.requested_at + timedelta(seconds=policy.preemption_grace_s)
-        # Who begins now will have run for long enough when the grace of the claim is over.
+        # Work that starts now will have run for long enough when the grace of the claim is over.
         graced = self._snapshot.now + timedelta(seconds=policy.min_runtime_s) <= graced_until
         if policy.min_runtime_s == 0 or graced or (not allocation.preemptible and self._reservations):
             return False
@@ -473,7 +476,7 @@ class Placing:
         return True
 
     def _free_soonest(self, shape: Shape, allocation: Allocation) -> dict[AgentId, int] | None:
-        """Of the agents that are held for nobody, nor were launched for others who start there first; None when there are not
+        """Of the agents without a hold that were not launched for other work that starts there first; None when there are not
         enough of them."""
 
         def refuses(agent: AgentId) -> bool:
@@ -498,9 +501,9 @@ class Placing:
         return {id_: size for size, count in sorted(parts.items(), reverse=True) for id_ in found[size][:count]}
 
     def _reserved_before(self, shape: Shape, allocation: Allocation) -> dict[AgentId, int] | None:
-        """The agents of an earlier reservation, if they still hold the allocation and nobody more important has a claim on them.
+        """The agents of an earlier reservation, if they still suffice and no more important allocation has a claim on them.
 
-        One whose link is down is waited for as long as it is known: after a restart of the master that is each of them.
+        A disconnected agent stays reserved for as long as it is known: after a restart of the master all agents are.
         """
         sizes: dict[AgentId, int] = {}
         for id_ in allocation.reserved_agents:
@@ -513,7 +516,7 @@ class Placing:
         if len(sizes) == 1 and max(sizes.values()) >= shape.slots:
             return dict.fromkeys(sizes, shape.slots)
         mixed = self._snapshot.policy.heterogeneous_fits
-        # The pool may have been told meanwhile that the machines of a gang are of one size.
+        # The configuration may require machines of one size by now.
         together = (
             not shape.single_node and (mixed or len(set(sizes.values())) == 1) and min(sizes.values(), default=0) > 0
         )
@@ -529,6 +532,6 @@ class Placing:
             )
         )
         if kind is HoldKind.RUNNING and allocation.slots_needed > 1 and set(allocation.reserved_agents) != set(agents):
-            # One slot is had wherever the first becomes free: it needs no memory.
+            # A single slot may become free anywhere: its reservation need not be stored.
             self._reserve_at.append(Reservation(allocation=allocation.id, agents=tuple(sorted(agents))))
         return True

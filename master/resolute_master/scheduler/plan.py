@@ -1,4 +1,4 @@
-"""What was decided: a delta that names exact slots. Whoever applies it may refuse it, and never chooses again."""
+"""The decision: a delta that names exact slots. The engine may refuse to apply it, but never chooses other slots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resolute_provisioner.model import Demand, Note
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """`agents` in rank order, the chief on the largest; `slots` grouped by agent in the same order (none for a task
-    without slots). `ahead_of` is the more important allocation that still waits, when it starts as a backfill."""
+    without slots). `ahead_of` is the more important allocation that still waits, if this one starts as a backfill."""
 
     allocation: AllocationId
     agents: tuple[AgentId, ...]
@@ -25,7 +25,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preemption:
-    """Ask `allocation` to save and end, so that `for_allocation` can start."""
+    """Preempt `allocation`: ask it to save and end, so that `for_allocation` can start."""
 
     allocation: AllocationId
     for_allocation: AllocationId
@@ -34,47 +34,47 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Remember where room is reserved for `allocation`, so that the next pass reserves it there again."""
+    """Record the agents that are reserved for `allocation`, so that the next pass reserves them again."""
 
     allocation: AllocationId
     agents: tuple[AgentId, ...]
 
 
 class HoldKind(StrEnum):
-    """What a waiting allocation waits for on the agents that are held for it."""
+    """What a pending allocation waits for on the agents that are held for it."""
 
     VACATING = "vacating"
-    """Others are leaving."""
+    """Other allocations are vacating."""
     PREEMPTING = "preempting"
-    """Others are asked to leave by this plan."""
+    """This plan preempts other allocations."""
     MACHINES = "machines"
-    """The rest of its machines is on its way or can be had."""
+    """The rest of its machines is starting or can be launched."""
     RUNNING = "running"
-    """Others end by themselves."""
+    """Other allocations end by themselves."""
 
     @property
     def until(self) -> str:
-        """When the hold ends, in words."""
+        """When the hold ends, as the rest of a sentence."""
         return _UNTIL[self]
 
 
 _UNTIL = {
-    HoldKind.VACATING: "those that are leaving have left",
-    HoldKind.PREEMPTING: "those that were asked to leave have left",
-    HoldKind.MACHINES: "the rest of its machines is there",
-    HoldKind.RUNNING: "enough of what runs there has ended",
+    HoldKind.VACATING: "the vacating allocations have ended",
+    HoldKind.PREEMPTING: "the preempted allocations have ended",
+    HoldKind.MACHINES: "the rest of its machines has joined",
+    HoldKind.RUNNING: "enough of the work there has ended",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Room that nothing less important may take: so many slots on each of these agents."""
+    """Slots that no less important allocation may take, as a number on each of these agents."""
 
     allocation: AllocationId
     kind: HoldKind
     agents: tuple[tuple[AgentId, int], ...]
     soft: bool = False
-    """What can be preempted again may run there meanwhile."""
+    """Preemptible allocations may run there meanwhile."""
 
     @property
     def words(self) -> str:
@@ -84,8 +84,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`revisit_at` None: nothing in the plan changes by time alone, only an event can. `demand` is for the pool's scaling and
-    is empty where the pool never grows. `notes` tell people what is kept free and for whom."""
+    """`revisit_at` None: time alone does not change the plan, only an event does. `demand` is for the pool's scaling and
+    is empty if the pool never grows. `notes` state which slots are held for which allocation."""
 
     place: tuple[Placement, ...] = ()
     preempt: tuple[Preemption, ...] = ()
@@ -96,4 +96,4 @@ class Plan:
     revisit_at: datetime | None = None
     notes: tuple[Note, ...] = ()
     cut: bool = False
-    """As many were placed as a pass may place: another pass follows at once, and only the last knows the demand."""
+    """The pass has placed its maximum: another pass follows at once, and only the last one knows the demand."""

@@ -1,4 +1,4 @@
-"""What a configuration says of how a pool decides, as the value that decisions are made with."""
+"""From the scheduler block of a configuration to the policy of a pool."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resolute_master.domain.pool import Fitting, PoolPolicy, SchedulerKind
 
 
 def policy_of(pool: str, scheduler: Scheduler, *, max_aux_containers_per_agent: int) -> PoolPolicy:
-    """Of a pool that neither grows nor has a budget; times are in seconds."""
+    """The policy of a pool that neither grows nor has a budget; times are in seconds."""
     return PoolPolicy(
         name=PoolName(pool),
         scheduler=SchedulerKind(scheduler.type),

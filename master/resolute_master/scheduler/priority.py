@@ -1,21 +1,21 @@
 """The priority scheduler.
 
-1. Order: priority (1 first), then the job's queue position, its submission, the request, the id. Work with slots and work
-   without are two queues that do not wait for each other. What is done for each in turn is told in `placing`.
-2. The first of each priority for which nothing can be done gets a reservation. With preemption on, work that can be preempted
-   again may run on what is reserved, until nobody but those who run there under the protection of `min_runtime` is in the way:
-   then nobody else may begin there. What cannot be preempted again makes nobody leave while one that comes before it has
-   only a reservation: the reservation would move to the room that was made, and somebody else would have to leave, for ever.
-3. So less important work overtakes more important only where that cannot start anyway and is not delayed.
-4. A waiting allocation makes preemptible ones of lesser priority leave; never its own job's. Of its own priority only those whose
-   job stands later in the queue: its guests, who began while it waited on agents that are reserved for it, and whom somebody
-   has put behind it by hand. If every place in the queue counted, who was made to leave would come back and make the next one
-   leave, and so on to the end of the queue.
+1. Order: priority (1 first), then the job's queue position, its submission, the request, the id. Allocations with and without
+   slots are two queues that do not wait for each other. `placing` describes the steps for each allocation.
+2. The first infeasible allocation of each priority gets a reservation. With preemption, preemptible work may run on reserved
+   slots, until only work under the protection of `min_runtime` blocks the reservation: then nothing else may start there.
+   Non-preemptible work preempts nothing while an earlier allocation has only a reservation: the reservation would move to the
+   freed slots and cause another preemption, for ever.
+3. So less important work overtakes more important work only if that cannot start anyway and is not delayed (backfill).
+4. A pending allocation preempts preemptible ones of lesser priority, never those of its own job. Of its own priority, it preempts
+   only allocations whose job is later in the queue: its guests, which started on agents reserved for it while it waited, and jobs
+   that were moved behind its own by hand. If every place in the queue counted, a victim would queue again and preempt the next
+   allocation, and so on to the end of the queue.
 
-The pass reads what it can place or keep, and one allocation of each shape that it cannot: capacity only shrinks during a
-pass, so a shape that has failed once has failed for the rest of its priority, and only the first need that fails is tried on the
-agents at lesser priorities too. It ends with the first for whom nothing can be done
-when nothing is left for anybody: no slot is free or will be, no machine can be had, and nothing that runs is less important.
+The pass reads the allocations that it can place or hold something for, and one allocation of each other shape: capacity only
+shrinks during a pass, so a shape that has failed once has failed for the rest of its priority, and only the first need that fails
+is tried on the agents at lesser priorities too. It ends at the first infeasible allocation when nothing is left for any other: no
+slot is or will be free, no machine is available, and no running allocation is less important.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.sorted_map import SortedMap
 
 NEEDLESS = 1.0
-"""`Standing.needless` of what its search would stop anyway, by the results so far."""
+"""`Standing.needless` of an allocation that its search would stop anyway, by the results so far."""
 
 Lines = Iterable[tuple[Shape, SortedMap[QueueKey, AllocationId]]]
 
@@ -47,7 +47,7 @@ def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     placing = Placing(snapshot, precedence, preemption=preemption, soft_reservations=preemption, starts=starts)
 
     def no_room(shape: Shape, key: QueueKey) -> bool:
-        return placing.no_room and not (preemption and precedence.anybody_after(shape.priority, key.position))
+        return placing.no_room and not (preemption and precedence.any_after(shape.priority, key.position))
 
     def no_place(_shape: Shape, _key: QueueKey) -> bool:
         return placing.no_place
@@ -55,7 +55,7 @@ def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     for auxiliary, ended in ((False, no_room), (True, no_place)):
         for (kind, priority), lines in groupby(snapshot.queue.items_from((auxiliary,)), key=lambda item: item[0][:2]):
             placing.another_reservation()
-            victims = preemption and precedence.anybody_after(priority)
+            victims = preemption and precedence.any_after(priority)
             hopeful = (line for line in lines if victims or not placing.hopeless(line[0]))
             if kind != auxiliary or not in_queue_order(placing, hopeful, ended):
                 break
@@ -63,9 +63,9 @@ def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
 
 
 def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, QueueKey], bool]) -> bool:
-    """Offer everything, the earliest first, until no shape is left for which something can be done.
+    """Offer all allocations, the earliest first, until no feasible shape is left.
 
-    False when the pass has `ended`: nothing can be done for who was met then, nor for anybody who comes later.
+    False when the pass has `ended`: the allocation at that point is infeasible, and so are all later ones.
     """
     heap: list[tuple[QueueKey, Shape, Line, Iterator[QueueKey]]] = []
     for shape, waiting in lines:
@@ -86,23 +86,23 @@ def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, Queue
 
 
 class ByPriority:
-    """Whom an allocation may make leave: what has lesser priority, its guests, whom it was put ahead of by hand, and of its own job
-    what their search would stop anyway."""
+    """The allocations that another may preempt: those of lesser priority, its guests, those it was moved ahead of by hand, and
+    those of its own job that their search would stop anyway."""
 
     independent = True
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
         self._vain: dict[object, int] = {}
-        """The fewest slots for which nobody can be made to leave, by where: whoever comes later may make leave fewer."""
+        """The fewest slots for which there are no victims, by `where`: later allocations have fewer candidates."""
 
-    def anybody_after(self, priority: int, position: float = -inf) -> bool:
-        """Something that may be made to leave at all is less important."""
+    def any_after(self, priority: int, position: float = -inf) -> bool:
+        """A preemptible allocation is less important."""
         last = self._snapshot.evictable.last_key()
         return last is not None and last[:3] >= (priority, position, NEEDLESS)
 
     def levels(self, claim: Claim) -> Iterator[Level]:
-        """Lesser priorities, what loses least first; then those of its own, in any order."""
+        """Lesser priorities, the least waste first; then its own priority, in any order."""
         snapshot, mine = self._snapshot, self._snapshot.standing(claim.allocation)
         first = snapshot.losses.first_key()
         while first is not None and -first.negative_priority > mine.priority:
@@ -112,7 +112,7 @@ class ByPriority:
         yield Level((-mine.priority,), self._equals(claim.allocation, mine), cheapest_first=False)
 
     def _equals(self, claimant: Allocation, mine: Standing) -> Iterator[Allocation]:
-        """Of its own priority, who has to leave for it, and some others."""
+        """Candidates of its own priority: all that must yield, and some others."""
         snapshot = self._snapshot
         yield from self._needless(claimant, mine)
         if self._was_moved(claimant):
@@ -123,7 +123,7 @@ class ByPriority:
             yield from (each for id_ in sorted(there) if _is_guest(each := snapshot.allocations[id_], claimant))
 
     def _needless(self, claimant: Allocation, mine: Standing) -> Iterator[Allocation]:
-        """Of its own job, what their search would stop anyway, if it may go on with the claimant."""
+        """Of its own job, allocations that their search would stop anyway, if it may continue the claimant."""
         if claimant.worth.likelihood > 0.0:
             end = (mine.priority, mine.position, inf)
             last = takewhile(lambda each: each[:3] == (*mine[:2], NEEDLESS), self._snapshot.evictable.keys_before(end))
@@ -135,14 +135,14 @@ class ByPriority:
         return job is not None and job.queue_position != job.submitted_at.timestamp()
 
     def _was_put_behind(self, allocation: Allocation, claimant: Allocation) -> bool:
-        """The claimant's job was submitted later, and stands before it all the same."""
+        """The claimant's job was submitted later, and is ahead of it in the queue."""
         job, rival = (self._snapshot.jobs.get(each.job_id) for each in (claimant, allocation))
         if job is None or rival is None or not self._was_moved(claimant):
             return False
         return (rival.submitted_at, rival.id) < (job.submitted_at, job.id)
 
     def _cheapest_first(self, priority: int) -> Iterator[Allocation]:
-        """Of one size and likelihood they are in order however late it is."""
+        """Allocations of one size and likelihood keep their order as time passes."""
         losses, now = self._snapshot.losses, self._snapshot.now.timestamp()
         lines: list[Iterator[Loss]] = []
         first = losses.first_key_from((-priority,))
@@ -163,13 +163,13 @@ class ByPriority:
         if self._is_vain(claim):
             return False
         equals = claim.allocation.reserved_agents or self._was_moved(claim.allocation)
-        return self.anybody_after(mine.priority, mine.position if equals else inf)
+        return self.any_after(mine.priority, mine.position if equals else inf)
 
     def in_vain(self, claim: Claim) -> None:
         self._vain[claim.where] = min(claim.slots, self._vain.get(claim.where, claim.slots))
 
     def _is_vain(self, claim: Claim) -> bool:
-        """An agent that could be emptied for it would have had room for the smaller one, unless it is smaller than that."""
+        """An agent that could be emptied for it would have held the smaller claim, unless the agent is smaller than that."""
         fewest = self._vain.get(claim.where)
         if fewest is None or claim.slots < fewest:
             return False
@@ -198,18 +198,18 @@ class ByPriority:
         return -self._snapshot.standing(allocation).position
 
     def left(self, victims: Iterable[Allocation]) -> None:
-        """What leaves changes nobody's priority, and may make room for more than one."""
+        """Victims change no priority, and may free slots for several allocations."""
         self._vain.clear()
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
         if victim.job_id == claim.allocation.job_id:
-            return "which their search may go on with, while by its results so far it would stop this one"
+            return "which the search may continue, while it would stop this one by its results so far"
         mine, lesser = (self._snapshot.priority_of(a.job_id) for a in (claim.allocation, victim))
         return "which is earlier in the queue" if lesser == mine else f"which has priority {mine} before {lesser}"
 
 
 def _is_guest(allocation: Allocation, holder: Allocation) -> bool:
-    """It began while the other waited, on an agent that is reserved for that."""
+    """It started while the holder waited, on an agent that is reserved for the holder."""
     began = allocation.assigned_at
     overtook = began is not None and began >= holder.requested_at
     return overtook and any(container.agent in holder.reserved_agents for container in allocation.containers)

@@ -1,4 +1,4 @@
-"""What a waiting allocation waits for, in a sentence, and the facts behind it."""
+"""The reason why an allocation is pending, in a sentence, and the facts behind it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement
-from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, leavers, start_in, verdict_in
+from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, start_in, vacating_for, verdict_in
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.unused import Unused
 
@@ -27,23 +27,23 @@ NAMES_SHOWN = 8
 """Longer lists of names are cut."""
 
 LARGEST_MIX = 2**16
-"""Slots: for more no mix of machine sizes is looked for among those that a pool could come to have, which may be any number, and
-that there is one is taken for granted."""
+"""Slots: above this, no mix of the possible machine sizes is computed, because their number is unbounded; it is assumed to
+exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Free:
-    """Free slots by agent, without the agents that are blocked for somebody: in the snapshot, and after the pass has placed."""
+    """Free slots by agent, without the agents that are blocked for an allocation: in the snapshot, and after the placements."""
 
     now: dict[AgentId, int]
     later: dict[AgentId, int]
 
 
 class Reasons:
-    """Sentences about one snapshot and what the pass over it found. What many of them need is looked up once."""
+    """Sentences about one snapshot and the outcome of its pass. Shared facts are computed once."""
 
     def __init__(self, snapshot: PoolSnapshot, outcome: Outcome, rehearsal: Rehearsal) -> None:
-        """`rehearsal` has a pass left: what more time alone would change is one question for everybody."""
+        """`rehearsal` has a pass left, for the decision without protection times."""
         self._snapshot = snapshot
         self._outcome = outcome
         self._rehearsal = rehearsal
@@ -54,8 +54,8 @@ class Reasons:
         return {placement.allocation: placement for placement in self._outcome.plan.place}
 
     @cached_property
-    def _without_patience(self) -> tuple[PoolSnapshot, Outcome]:
-        """The pool if nothing were spared for a time, and what would be decided there."""
+    def _without_protection(self) -> tuple[PoolSnapshot, Outcome]:
+        """The pool without protection times, and the decision there."""
         policy = replace(self._snapshot.policy, preemption_grace_s=0.0, min_runtime_s=0.0)
         eager = replace(self._snapshot, policy=policy)
         return eager, self._rehearsal.run(eager)
@@ -73,19 +73,19 @@ class Reasons:
             case Verdict.CAPPED:
                 return self._capped(allocation)
             case Verdict.VACATING | Verdict.PREEMPTING if hold is not None:
-                leaving = leavers(self._snapshot, self._outcome, hold)
-                return f"It waits for {need} on {_agents(hold)}: {names(leaving)} must leave first."
+                leaving = vacating_for(self._snapshot, self._outcome, hold)
+                return f"It waits for {need} on {_agents(hold)}: {names(leaving)} must end first."
             case Verdict.COMING:
-                return f"It waits for {need} of machines that are on their way{self._spared(allocation)}."
+                return f"It waits for {need} of machines that are starting{self._spared(allocation)}."
             case Verdict.LAUNCHABLE:
-                return f"It waits for {need} of machines that the pool may ask for."
+                return f"It waits for {need} of machines that the pool may launch."
             case Verdict.RESERVED if hold is not None:
                 return f"It waits for {need}: {_kept(hold)} for it until {hold.kind.until}{self._no_preemption(allocation)}."
             case _:
                 return self._waits(allocation)
 
     def _spared(self, allocation: Allocation) -> str:
-        """Agents that would hold it and are left to others, while its own machine is on its way; as the rest of a sentence."""
+        """Agents that would hold it and are left to others, while its own machine is starting; as the rest of a sentence."""
         snapshot = self._snapshot
         if not any(allocation.id in machine.gangs for machine in snapshot.supply.machines):
             return ""
@@ -120,7 +120,7 @@ class Reasons:
             return misfit
         if not len(snapshot.rooms):
             count = len(snapshot.supply.machines)
-            coming = f", the {count} machine(s) on their way are for work that comes before it" if count else ""
+            coming = f", the {count} starting machine(s) are for work that comes before it" if count else ""
             return f"It waits for {need}: no agent of the pool takes work{coming}, and {self._no_launch(allocation)}."
         free = self._free(allocation.blocked_agents)
         if not free.now:
@@ -138,10 +138,10 @@ class Reasons:
         return f"It waits for {need}: {full}{self._no_preemption(allocation)}."
 
     def _no_launch(self, allocation: Allocation) -> str:
-        """Why it counts on no machine that an elastic pool without agents may ask for."""
+        """Why no machine that an elastic pool without agents may request serves it."""
         supply = self._snapshot.supply
         if not (supply.room and supply.offers):
-            return f"no machine can be had ({supply.reason or 'the pool may not ask for more'})"
+            return f"no machine is available ({supply.reason or 'the pool may not launch more'})"
         alone = self._snapshot.with_supply(replace(supply, machines=()))
         machines = Machines(alone, Rooms(alone))
         slots, token = allocation.slots_needed, allocation.id
@@ -149,8 +149,8 @@ class Reasons:
         if not held and not allocation.single_node:
             held = machines.cover_whole(slots, token, lambda _: False, launch=True) is not None
         if held:
-            return "the machines that may be asked for go to work that comes before it"
-        return f"those that may be asked for now would not hold it{supply.reason and f' ({supply.reason})'}"
+            return "the machines that may be launched go to work that comes before it"
+        return f"those that may be launched now would not hold it{supply.reason and f' ({supply.reason})'}"
 
     def _no_aux(self, usable: Sequence[AgentId]) -> str:
         limit = self._snapshot.policy.max_aux_containers_per_agent
@@ -158,7 +158,7 @@ class Reasons:
             return "It waits for an auxiliary place: those that are free go to work that comes before it."
         return f"It waits for an auxiliary place: every agent{self._not_blocked(usable)} has its {limit}."
 
-    # -- room that is free, and not for it -----------------------------------------------------------------------
+    # -- free slots that it may not use ---------------------------------------------------------------------------
 
     def _free(self, blocked: tuple[AgentId, ...]) -> _Free:
         known = self._free_without.get(blocked)
@@ -173,7 +173,7 @@ class Reasons:
         return known
 
     def _fit(self, allocation: Allocation, free: dict[AgentId, int]) -> list[AgentId]:
-        """Agents on which it would fit if nothing kept their free slots from it: each alone, else all whole ones."""
+        """Agents whose free slots would hold it if none were held for others: single agents, else all whole ones."""
         slots = allocation.slots_needed
         alone = [agent for agent, count in free.items() if count >= slots]
         if alone or allocation.single_node:
@@ -186,7 +186,7 @@ class Reasons:
         return [] if parts is None else [agent for agent, size in idle.items() if size in parts]
 
     def _kept_from(self, allocation: Allocation, on: Sequence[AgentId]) -> str:
-        """For whom the free slots of these agents are kept."""
+        """The holds on the free slots of these agents."""
         there = set(on)
         holds = [hold for hold in self._outcome.plan.holds if there & {agent for agent, _ in hold.agents}]
         shown = "; ".join(hold.words for hold in holds[:NAMES_SHOWN])
@@ -194,7 +194,7 @@ class Reasons:
         return f"the free slots that would hold it are kept for others ({shown}{more}){self._soft(allocation, holds)}"
 
     def _taken_first(self, on: Sequence[AgentId]) -> str:
-        """Who is given the free slots of these agents."""
+        """The allocations that get the free slots of these agents."""
         there = set(on)
         first = [p.allocation for p in self._outcome.plan.place if p.slots and not there.isdisjoint(p.agents)]
         return f"the free slots that would hold it go to {names(first)} now"
@@ -204,7 +204,7 @@ class Reasons:
         return ", and it could not be preempted again" if soft else ""
 
     def _blocked_from(self, allocation: Allocation) -> str | None:
-        """Said when only agents that are blocked for it have the free slots that would hold it."""
+        """A sentence if only agents that are blocked for it have enough free slots."""
         on = self._fit(allocation, self._free(()).now)
         blocked = [agent for agent in on if agent in allocation.blocked_agents]
         return f"agents whose free slots would hold it are blocked for it ({names(blocked)})" if blocked else None
@@ -216,22 +216,22 @@ class Reasons:
         return f"no agent{open_for_it} has more than {most} free, and whole agents of the right number of slots are not free"
 
     def _not_blocked(self, usable: Collection[AgentId]) -> str:
-        """Which agents a sentence is about that is true of the usable ones; empty where those are all."""
+        """Restricts a sentence to the usable agents; empty if those are all."""
         return "" if len(usable) == len(self._snapshot.rooms) else " that is not blocked for it"
 
     def _no_preemption(self, allocation: Allocation) -> str:
-        """Why nobody is made to leave for it, as the rest of a sentence."""
+        """Why nothing is preempted for it, as the rest of a sentence."""
         snapshot, policy = self._snapshot, self._snapshot.policy
         if snapshot.shares is None and not policy.preemption:
-            return ", and this pool preempts nobody"
-        if (patience := self._patience(allocation)) is not None:
-            return f"; others are asked to leave only after {patience}"
+            return ", and this pool does not preempt"
+        if (protection := self._protection(allocation)) is not None:
+            return f"; other work is preempted only after {protection}"
         if self._behind_a_reservation(allocation):
-            return ", and nobody leaves for what could not be preempted again while others have a reservation"
-        return ", and nothing that would have to leave for it makes enough room"
+            return ", and non-preemptible work preempts nothing while earlier work has a reservation"
+        return ", and the work that could be preempted for it does not free enough slots"
 
     def _behind_a_reservation(self, allocation: Allocation) -> bool:
-        """It could not be preempted again, and comes after one that has only a reservation: a rule of queues by priority."""
+        """It is not preemptible, and comes after an allocation that has only a reservation: a rule of priority scheduling."""
         snapshot = self._snapshot
         if allocation.preemptible or snapshot.shares is not None:
             return False
@@ -241,21 +241,21 @@ class Reasons:
     def _turn(self, allocation: Allocation) -> tuple[int, QueueKey]:
         return self._snapshot.priority_of(allocation.job_id), self._snapshot.queue_key(allocation)
 
-    def _patience(self, allocation: Allocation) -> str | None:
-        """What spares the others for the moment; None when they would not leave anyway."""
+    def _protection(self, allocation: Allocation) -> str | None:
+        """The times that protect other work for now; None if it would not be preempted anyway."""
         policy = self._snapshot.policy
         since = allocation.requested_at + timedelta(seconds=policy.preemption_grace_s)
         limits = [f"its preemption_grace, at {since:%H:%M:%S} UTC"] if self._snapshot.now < since else []
         limits += [f"they have run for the min_runtime of {policy.min_runtime_s:g} s"] if policy.min_runtime_s else []
         if not limits:
             return None
-        eager, outcome = self._without_patience
+        eager, outcome = self._without_protection
         return " and after ".join(limits) if start_in(eager, outcome, allocation.id) is not None else None
 
-    # -- what can never be -----------------------------------------------------------------------------------------
+    # -- infeasible sizes ------------------------------------------------------------------------------------------
 
     def misfit(self, allocation: Allocation) -> str | None:
-        """Said when even an empty pool could not hold it."""
+        """A sentence if even an empty pool could not hold it."""
         if self._holds(allocation, self._sizes(())):
             return None
         every = self._opened
@@ -281,11 +281,11 @@ class Reasons:
 
     @cached_property
     def _opened(self) -> dict[AgentId, Agent]:
-        """The agents of which something takes no work, as they would be if all of it did."""
+        """The agents with anything disabled, as they would be with all slots enabled."""
         return {id_: opened(agent) for id_, agent in self._snapshot.agents.items() if opened(agent) != agent}
 
     def _sizes(self, open_again: Iterable[Agent]) -> dict[int, int]:
-        """So many agents of each size that could be had at most, if these took work on all their slots."""
+        """The maximum number of agents of each size, if these accepted work on all their slots."""
         snapshot, scaling = self._snapshot, self._snapshot.policy.scaling
         started, launched = self._present[False].copy(), self._present[True].copy()
         for agent in open_again:
@@ -300,21 +300,21 @@ class Reasons:
 
     @cached_property
     def _present(self) -> dict[bool, Counter[int]]:
-        """The agents that take work by their size: those that were started by hand, and those that were launched."""
+        """The number of agents that accept work by size: those that were started by hand, and those that were launched."""
         found: dict[bool, Counter[int]] = {False: Counter(), True: Counter()}
         for id_, room in self._snapshot.rooms.items():
             found[self._snapshot.agents[id_].instance_id is not None][room.size] += 1
         return found
 
     def _closed(self, ids: Sequence[AgentId]) -> str:
-        """What of these agents takes no work."""
+        """The parts of these agents that take no work."""
         agents = [self._snapshot.agents[id_] for id_ in ids]
         whole = [agent.id for agent in agents if shut_because(agent) is not None]
         parts = [f"{_slots(off)} of {agent.id}" for agent in agents if (off := closed_slots(agent))]
         return f"{names([*whole, *parts])} {_take(len(whole) + sum(len(closed_slots(each)) for each in agents))} none"
 
     def _holds(self, allocation: Allocation, agents: Mapping[int, int]) -> bool:
-        """Whether so many empty agents of each size would hold it."""
+        """Whether this number of empty agents of each size would hold it."""
         sizes = {size: count for size, count in agents.items() if size and count}
         if allocation.slots_needed <= max(sizes, default=0):
             return True
@@ -350,22 +350,22 @@ class Reasons:
         for machine in snapshot.supply.machines[:NAMES_SHOWN]:
             when = f", expected at {machine.expected_at:%H:%M:%S} UTC" if machine.expected_at else ""
             whose = ", launched for it" if allocation.id in machine.gangs else ""
-            yield f"Machine {machine.instance} with {machine.slots} slot(s) is on its way{when}{whose}."
+            yield f"Machine {machine.instance} with {machine.slots} slot(s) is starting{when}{whose}."
         if snapshot.supply.room and snapshot.supply.offers:
-            yield f"The pool may ask for {snapshot.supply.room} more machine(s)."
+            yield f"The pool may launch {snapshot.supply.room} more machine(s)."
         elif snapshot.policy.scaling is not None:
             yield f"The pool can get no more machines now: {snapshot.supply.reason or 'it is at its maximum'}."
 
     def _given_back(self, allocation: Allocation) -> Iterator[str]:
-        """What its reservation does not promise."""
+        """Agents of its reservation that may be released."""
         scaling, hold = self._snapshot.policy.scaling, hold_of(self._outcome, allocation.id)
         if scaling is None or hold is None or hold.kind is not HoldKind.RUNNING:
             return
         if idle := [agent for agent, _ in hold.agents if self._may_idle(agent)]:
             yield (
-                f"{names(idle)} may be given back meanwhile: of machines without work a reservation keeps none for longer "
-                f"than max_idle_agent_period ({scaling.idle_timeout_s:g} s). The pool then asks for others when there is "
-                "room for all that it needs."
+                f"{names(idle)} may be released meanwhile: a reservation keeps no machine without work for longer than "
+                f"max_idle_agent_period ({scaling.idle_timeout_s:g} s). The pool then requests others when it can have all "
+                "that the work needs."
             )
 
     def _may_idle(self, agent: AgentId) -> bool:
@@ -373,7 +373,7 @@ class Reasons:
         return bought and agent in self._snapshot.rooms and agent not in self._snapshot.occupancy
 
     def _shares(self, allocation: Allocation) -> Iterator[str]:
-        """What its job, and the groups around it, hold of what is held in all."""
+        """What its job and its groups hold of all held slots."""
         shares = self._snapshot.shares
         if shares is None:
             return
@@ -386,7 +386,10 @@ class Reasons:
             past = f", and is charged {used:g} for the past" if used else ""
             yield f"Its {whose[depth]} {name} holds {mine} of {of} {around} slot(s) in use{past}."
         mine = shares.held(member.path)
-        yield f"Its job holds {mine} slot(s) at weight {member.weight:g}; free slots go to who holds least for its weight."
+        yield (
+            f"Its job holds {mine} slot(s) at weight {member.weight:g}; "
+            "free slots go to the job that holds the least for its weight."
+        )
         if not member.parents:
             holders = sum(job.held > 0 for job in shares.jobs())
             yield f"{holders} job(s) hold {shares.held(())} slot(s) together."
@@ -409,19 +412,19 @@ def shut_because(agent: Agent) -> str | None:
     if not agent.connected:
         return "is out of contact"
     if agent.notice is not None:
-        return f"is going away ({agent.notice.kind})"
+        return f"has a notice ({agent.notice.kind})"
     if not agent.enabled:
         return "is disabled"
     return "is draining" if agent.draining else None
 
 
 def closed_slots(agent: Agent) -> list[int]:
-    """Those that take no new work, whether or not the agent does."""
+    """The slots that take no new work, whether or not the agent does."""
     return [s.index for s in agent.slots if not s.enabled or s.draining]
 
 
 def why_closed(agent: Agent) -> str:
-    """What of the agent takes no new work, as a predicate."""
+    """The parts of the agent that take no new work, as a predicate."""
     because, off = shut_because(agent), closed_slots(agent)
     closed = f"{_slots(off)} {_take(len(off))} no work" if off else ""
     if because is None:

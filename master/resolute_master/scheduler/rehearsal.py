@@ -1,4 +1,4 @@
-"""A decision about a snapshot that was changed, a bounded number of times: would it start then?"""
+"""Decisions on changed snapshots, a bounded number of them: would the allocation start?"""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
-from resolute_master.scheduler.carried_out import carried_out, without_leavers
+from resolute_master.scheduler.carried_out import carried_out, without_vacated
 from resolute_master.scheduler.outcome import Outcome, Verdict
 from resolute_master.scheduler.plan import Hold
 from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 PASSES = 60
-"""Passes that one explanation may take. A pass over a full pool of 1,000 agents is some milliseconds, over an empty one that
-is filled some ten times that, and somebody waits for the answer."""
+"""Passes that one explanation may take. A pass over a full pool of 1,000 agents takes some milliseconds, one that
+fills an empty pool some ten times that, and a user waits for the answer."""
 
 
 Decides = Callable[[PoolSnapshot], Outcome]
-"""What a pool would decide in the state of a snapshot: `schedule.run`, or with the rules of a whole pool `decision.rehearsing`."""
+"""The decision of a pool on a snapshot: `schedule.run`, or with the rules of a whole pool `decision.rehearsing`."""
 
 
 class PassesSpent(Exception):
@@ -28,7 +28,7 @@ class PassesSpent(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """It would be placed on `agents`: at once, or when those in `after` have saved and ended."""
+    """It would be placed on `agents`: at once, or when the allocations in `after` have saved and ended."""
 
     agents: tuple[AgentId, ...]
     after: tuple[AllocationId, ...] = ()
@@ -54,16 +54,16 @@ class Rehearsal:
         return self._decides(snapshot)
 
     def start(self, snapshot: PoolSnapshot, allocation: AllocationId) -> Start | None:
-        """How the allocation would start; None when it would go on waiting. Raises `PassesSpent`."""
+        """How the allocation would start; None when it would keep waiting. Raises `PassesSpent`."""
         return start_in(snapshot, self.run(snapshot), allocation)
 
     def lasting_start(self, snapshot: PoolSnapshot, allocation: AllocationId) -> Start | None:
-        """As `start`, but only where nobody else takes the room of those who end for it. Raises `PassesSpent`."""
+        """As `start`, but None if another allocation would take the slots of its victims. Raises `PassesSpent`."""
         outcome = self.run(snapshot)
         found = start_in(snapshot, outcome, allocation)
         if found is None or not found.after:
             return found
-        later = without_leavers(carried_out(snapshot, outcome.plan), found.after)
+        later = without_vacated(carried_out(snapshot, outcome.plan), found.after)
         return found if self.starts(later, allocation) else None
 
     def starts(self, snapshot: PoolSnapshot, allocation: AllocationId) -> bool:
@@ -73,14 +73,16 @@ class Rehearsal:
 
 
 def start_in(snapshot: PoolSnapshot, outcome: Outcome, allocation: AllocationId) -> Start | None:
-    """What a pass decided about a waiting allocation, seen from its start."""
+    """How a pending allocation starts by the outcome of a pass."""
     for placement in outcome.plan.place:
         if placement.allocation == allocation:
             return Start(agents=placement.agents)
     if outcome.verdicts.get(allocation) in (Verdict.VACATING, Verdict.PREEMPTING):
         hold = hold_of(outcome, allocation)
         if hold is not None:
-            return Start(agents=tuple(agent for agent, _ in hold.agents), after=tuple(leavers(snapshot, outcome, hold)))
+            return Start(
+                agents=tuple(agent for agent, _ in hold.agents), after=tuple(vacating_for(snapshot, outcome, hold))
+            )
     return None
 
 
@@ -88,8 +90,8 @@ def hold_of(outcome: Outcome, allocation: AllocationId) -> Hold | None:
     return next((hold for hold in outcome.plan.holds if hold.allocation == allocation), None)
 
 
-def leavers(snapshot: PoolSnapshot, outcome: Outcome, hold: Hold) -> list[AllocationId]:
-    """What is leaving, or is asked to leave, the usable slots on the agents of a hold."""
+def vacating_for(snapshot: PoolSnapshot, outcome: Outcome, hold: Hold) -> list[AllocationId]:
+    """Allocations that are vacating or preempted on usable slots of the agents of a hold."""
     victims = {preemption.allocation for preemption in outcome.plan.preempt}
     return sorted(
         {
@@ -103,6 +105,6 @@ def leavers(snapshot: PoolSnapshot, outcome: Outcome, hold: Hold) -> list[Alloca
 
 
 def verdict_in(snapshot: PoolSnapshot, outcome: Outcome, allocation: Allocation) -> Verdict:
-    """What became of a waiting allocation. One that the pass did not read shares the fate of the first of its shape that got
-    nothing; what its own job's cap forbids, though, is forbidden to that job alone."""
+    """The verdict of a pending allocation. One that the pass did not read has the verdict of the first of its shape that got
+    nothing, except that a cap applies to its own job only."""
     return outcome.verdict(snapshot, allocation)

@@ -1,4 +1,4 @@
-"""What agents have to give, and what allocations take of them."""
+"""Free slots of agents, and what allocations take of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resolute_master.scheduler.sorted_map import SortedMap
 
 
 class Occupant(NamedTuple):
-    """What one allocation has on one agent: slot numbers, and places for containers without slots."""
+    """What one allocation holds on one agent: slot numbers, and places for containers without slots."""
 
     slots: tuple[int, ...]
     aux: int
@@ -22,9 +22,9 @@ class Occupant(NamedTuple):
 
 
 class RoomGroup(NamedTuple):
-    """Agents that are alike for placing: so many slots free, whether none is used or held, of so many.
+    """Agents that are equivalent for placement: free slots, whether none is used or held, and size.
 
-    The order is that of the best fit: the tightest first, and an agent in use before one that could stay idle.
+    The order is that of the best fit: the tightest first, and an agent in use before an idle one.
     """
 
     free: int
@@ -37,19 +37,19 @@ Occupants = tuple[tuple[AllocationId, Occupant], ...]
 
 
 class Room(Struct, frozen=True, gc=False):
-    """What an agent has to give. Kept for agents that may be given work."""
+    """The capacity of an agent that accepts work."""
 
     agent: AgentId
     size: int
-    """Slots that may be used at all."""
+    """Usable slots."""
     free: tuple[int, ...]
-    """Numbers of those that nothing uses."""
+    """Numbers of the unused slots."""
     leaving: int
-    """How many of them are used by allocations that are ending."""
+    """The number of slots of vacating allocations."""
     busy: bool
-    """Something uses a slot of these. What still runs on a slot that takes no more work is in nobody's way."""
+    """A usable slot is in use. Work on a slot that accepts no more work does not count."""
     stays_busy: bool
-    """Something that is not ending uses a slot of these."""
+    """An allocation that is not vacating uses a slot of these."""
     aux: int
     """Containers without slots."""
 
@@ -59,7 +59,7 @@ class Room(Struct, frozen=True, gc=False):
 
     @property
     def later_group(self) -> RoomGroup | None:
-        """As `group`, when those that are leaving have left; None when nobody is."""
+        """As `group`, after the vacating allocations have ended; None when there are none."""
         if self.leaving == 0:
             return None
         return RoomGroup(len(self.free) + self.leaving, not self.stays_busy, self.size)
@@ -76,7 +76,7 @@ class Place(NamedTuple):
 
     @staticmethod
     def of(policy: PoolPolicy, agent: AgentId, *, busy: bool, free: int, aux: int) -> Place | None:
-        """`best` gathers on agents that are in use, `worst` spreads; None when the agent has as many as it may."""
+        """`best` packs onto agents in use, `worst` spreads; None when the agent is at its limit."""
         if aux >= policy.max_aux_containers_per_agent:
             return None
         worst = policy.fitting is Fitting.WORST
@@ -95,7 +95,7 @@ def occupants_of(allocation: Allocation | None) -> dict[AgentId, Occupant]:
 
 
 def room_of(agent: Agent | None, occupants: Occupants) -> Room | None:
-    """None when the agent may be given nothing."""
+    """None when the agent accepts no work."""
     if agent is None or not agent.placeable:
         return None
     usable, aux = agent.usable_slots, 0

@@ -10,9 +10,9 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
 def schedule(snapshot: PoolSnapshot, *, starts: int | None = None) -> Plan:
-    """Who starts where, who is asked to leave, and which machines are missing. The same snapshot gives the same plan.
+    """Placements, preemptions and the demand for machines. The same snapshot gives the same plan.
 
-    With `starts`, at most so many are placed; a plan that is `cut` there says nothing of those that come after.
+    `starts` limits the number of placements; a plan that is `cut` there says nothing about later allocations.
     """
     return run(snapshot, starts=starts).plan
 
@@ -20,7 +20,7 @@ def schedule(snapshot: PoolSnapshot, *, starts: int | None = None) -> Plan:
 def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     """The plan, with what `explain` needs."""
     if snapshot.held or not len(snapshot.queue):
-        return Outcome(plan=Plan(), verdicts={}, failed={})  # nobody may start, or nobody waits
+        return Outcome(plan=Plan(), verdicts={}, failed={})  # nothing may start, or nothing waits
     match snapshot.policy.scheduler:
         case SchedulerKind.PRIORITY:
             return priority.run(snapshot, starts=starts)

@@ -1,10 +1,11 @@
-"""Who holds how much of a fair-share pool, and who waits in which order: kept beside the snapshot, in the size of a change.
+"""What each group of a fair-share pool holds, and the order of its pending jobs: part of the snapshot; an update costs the size of
+the change.
 
-A job belongs to a path of groups, from the outermost to the job itself: `(job,)`, or `(workspace, user, job)` where the pool's
-shares are hierarchical. The *charge* of a group is the slots that it would hold with one more, over its weight; what is being
-left is not counted. Where the pool remembers, what a workspace or user has used lately comes on top (`domain.usage`). Giving
-each slot to the smallest charge is Jefferson's (D'Hondt's) method of apportionment: nobody gets less than its part by weight,
-rounded down, and no two can both gain by trading a slot.
+A job belongs to a path of groups, from the outermost to the job itself: `(job,)`, or `(workspace, user, job)` with hierarchical
+shares. The *charge* of a group is the slots that it would hold with one more, over its weight; vacating slots do not count. With
+`usage_half_life`, the recent usage of a workspace or user is added (`domain.usage`). Giving each slot to the smallest charge is
+Jefferson's (D'Hondt's) method of apportionment: no group gets less than its share by weight, rounded down, and no two groups can
+both gain by trading a slot.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ Place = TypeVar("Place")
 
 
 NEVER = datetime.max.replace(tzinfo=UTC)
-"""Nobody waits."""
+"""Nothing waits."""
 
 USER_DEPTH = 2
-"""Of the path of a user in a workspace."""
+"""Length of the path of a user in a workspace."""
 
 
 class Member(NamedTuple):
-    """A job as a sharer."""
+    """A job as a member of its groups."""
 
     job: JobId
     parents: Path
@@ -47,7 +48,7 @@ class Member(NamedTuple):
 
 
 class LineKey(NamedTuple):
-    """Waiting jobs that differ in nothing but what they hold: for each of them the same can be done, the poorest first."""
+    """A line of pending jobs that differ only in what they hold: all are equally feasible, and the poorest comes first."""
 
     parents: Path
     weight: float
@@ -55,7 +56,7 @@ class LineKey(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """The order within a line: the smallest charge first, then who has waited longest."""
+    """The order within a line: the smallest charge first, then the longest wait."""
 
     charge: float
     since: datetime
@@ -63,8 +64,8 @@ class Turn(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Jobs of which something may be preempted: first whose charge stays the greatest when they lose the least they can, and of
-    those the ones that can lose the least."""
+    """The order of jobs with preemptible allocations: the greatest charge after losing the smallest one first, and of equals the
+    smallest loss."""
 
     parents: Path
     negative_rest: float
@@ -73,7 +74,7 @@ class Rank(NamedTuple):
 
 
 class Poor(NamedTuple):
-    """Jobs in groups that wait for slots: the poorest first."""
+    """The order of pending jobs in groups: the poorest first."""
 
     parents: Path
     charge: float
@@ -81,8 +82,7 @@ class Poor(NamedTuple):
 
 
 class Wealth(NamedTuple):
-    """Groups of jobs within which something may be preempted: first whose charge stays the greatest when they lose the least they
-    can."""
+    """The order of groups with preemptible allocations: the greatest charge after losing the smallest one first."""
 
     parents: Path
     negative_rest: float
@@ -90,7 +90,7 @@ class Wealth(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Groups inside which somebody waits for slots: the poorest first, then whose next has waited longest."""
+    """The order of groups with pending allocations: the poorest first, then the longest wait of the next allocation."""
 
     burden: float
     since: datetime
@@ -102,7 +102,7 @@ Heads = SortedMap[tuple[Turn, LineKey], bool]
 Waiting = SortedMap[Shape, SortedMap[QueueKey, AllocationId]]
 
 Evictable = tuple[int, float, AllocationId]
-"""Slots that it holds, how likely its search needs it, and who it is."""
+"""Slots, likelihood that its search needs it, and id."""
 
 
 def _as_evictable(allocation: Allocation) -> Evictable:
@@ -116,11 +116,11 @@ class Sharer(Struct, frozen=True, gc=False):
     held: int
     """Slots."""
     waiting: Waiting
-    """What it waits with."""
+    """Its pending allocations."""
     evictable: SortedMap[Evictable, bool]
-    """What of it may be preempted, the smallest first."""
+    """Its preemptible allocations, the smallest first."""
     turns: tuple[tuple[LineKey, Turn], ...]
-    """Where it stands in each line, for slots: work without is not divided."""
+    """Its position in each line; allocations without slots are not shared."""
 
     @staticmethod
     def of(member: Member, held: int, waiting: Waiting, evictable: SortedMap[Evictable, bool]) -> Sharer:
@@ -136,18 +136,18 @@ class Sharer(Struct, frozen=True, gc=False):
 
     @property
     def burden(self) -> float:
-        """A job is charged for nothing but what it holds."""
+        """A job is charged only for what it holds."""
         return float(self.held)
 
     @property
     def smallest(self) -> int:
-        """Slots of the smallest that may be preempted; 0 when nothing may."""
+        """Slots of the smallest preemptible allocation; 0 if there is none."""
         first = self.evictable.first_key()
         return 0 if first is None else first[0]
 
     @property
     def poverty(self) -> Poor | None:
-        """Where it stands among those that wait, for its turns all have its charge. Where all jobs are in one group nobody asks."""
+        """Its position among pending jobs; all of its turns have its charge. Unused if all jobs are in one group."""
         if not self.turns or not self.member.parents:
             return None
         _, turn = self.turns[0]
@@ -155,37 +155,37 @@ class Sharer(Struct, frozen=True, gc=False):
 
     @property
     def rank(self) -> Rank | None:
-        """Where it stands among those of which something may be preempted."""
+        """Its position among jobs with preemptible allocations."""
         job, parents, weight = self.member
         smallest = self.smallest
         return Rank(parents, -(self.held - smallest + 1) / weight, smallest, job) if smallest else None
 
     def waiting_without(self, shape: Shape, key: QueueKey) -> Waiting:
-        """When that waits no more."""
+        """`waiting` without that allocation."""
         keys = self.waiting[shape].discard(key)
         return self.waiting.set(shape, keys) if len(keys) else self.waiting.discard(shape)
 
 
 class Group(Struct, frozen=True, gc=False):
-    """Jobs, or groups of them. What follows from what is inside is kept here, for it is asked far more often than it changes."""
+    """Jobs, or groups of them. Sums over the members are stored here, because they are read far more often than they change."""
 
     held: int
     """Slots."""
     past: float
-    """What it is charged for its past, in slots."""
+    """The charge for past usage, in slots."""
     since: datetime | None
-    """Since when its next has waited: of several with the same charge the one that has waited longest. None when nobody inside
-    waits for slots."""
+    """Since when its next allocation waits: of several with the same charge the longest wait. None when nothing inside waits
+    for slots."""
     jobs: SortedMap[JobId, Sharer]
-    """Those that hold slots or wait, where it is a group of jobs."""
+    """Jobs that hold slots or wait, if it is a group of jobs."""
     lines: Lines
-    """Who of them waits."""
+    """The pending ones of them."""
     heads: Heads
     """The first of each line, in order."""
     groups: SortedMap[str, Group]
-    """Those in which somebody holds slots or waits, where it is a group of groups."""
+    """Groups with jobs that hold slots or wait, if it is a group of groups."""
     needs: SortedMap[Need, bool]
-    """Those of them in which somebody waits for slots, in order."""
+    """Those of them with jobs that wait for slots, in order."""
 
     @staticmethod
     def empty(past: float, meter: Meter | None) -> Group:
@@ -194,16 +194,16 @@ class Group(Struct, frozen=True, gc=False):
 
     @property
     def burden(self) -> float:
-        """What it holds, and is charged for its past."""
+        """What it holds, plus the charge for past usage."""
         return self.held + self.past
 
     @property
     def waits(self) -> bool:
-        """Somebody inside it waits for slots."""
+        """A job inside it waits for slots."""
         return self.since is not None
 
     def need(self, name: str) -> Need | None:
-        """Where it stands under its name among its like."""
+        """Its position among its siblings."""
         return None if self.since is None else Need(self.held + self.past, self.since, name)
 
     def with_job(self, before: Sharer, after: Sharer) -> Group:
@@ -228,12 +228,12 @@ class Group(Struct, frozen=True, gc=False):
 
 
 class Shares(Struct, frozen=True, kw_only=True, gc=False):
-    """`whole`: the whole pool, as the group of all. `used`: what workspaces and users are charged for their past, in slots."""
+    """`whole`: the whole pool, as the root group. `used`: the charges of workspaces and users for past usage, in slots."""
 
     whole: Group
     used: SortedMap[Path, float]
     known_orders: Orders | None = None
-    """Once somebody has asked for `orders`."""
+    """The computed `orders`; None until they are first read."""
 
     @staticmethod
     def empty(meter: Meter | None = None) -> Shares:
@@ -241,15 +241,15 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def orders(self) -> Orders:
-        """Who may have to leave for whom. Worked out when it is first asked for, and from then on kept up to date with what is
-        derived: while there is room for all nobody asks."""
+        """The orders of possible victims. Computed on first use, and then updated with each derived value: while all allocations
+        fit they are not needed."""
         if self.known_orders is None:
             force_setattr(self, "known_orders", Orders.of(self))
-        assert self.known_orders is not None, "worked out"
+        assert self.known_orders is not None, "computed"
         return self.known_orders
 
     def __eq__(self, other: object) -> bool:
-        """Whether somebody has asked for the orders already makes no difference."""
+        """Whether the orders are computed already makes no difference."""
         if not isinstance(other, Shares):
             return NotImplemented
         return self.orders == other.orders and super().__eq__(other)
@@ -257,7 +257,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
     __hash__ = None  # type: ignore[assignment]
 
     def group(self, path: Path) -> Group:
-        """An empty one when nobody inside holds slots or waits. The empty path is the whole pool."""
+        """An empty group if nothing inside holds slots or waits. The empty path is the whole pool."""
         group = self.whole
         for name in path:
             inside = group.groups.get(name)
@@ -267,7 +267,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         return group
 
     def groups(self) -> Iterator[tuple[Path, Group]]:
-        """All in which somebody holds slots or waits, by path, and the whole pool."""
+        """All groups with jobs that hold slots or wait, by path, and the whole pool."""
         left: list[tuple[Path, Group]] = [((), self.whole)]
         while left:
             path, group = left.pop()
@@ -292,7 +292,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         return (self.held(member.path) + 1) / member.weight
 
     def burden(self, path: Path) -> float:
-        """What a group or a job holds, and is charged for its past."""
+        """What a group or a job holds, plus the charge for past usage."""
         return self._holder(path).burden
 
     def _holder(self, path: Path) -> Group | Sharer:
@@ -305,11 +305,11 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         return Group.empty(self.used.get(path) or 0.0, self.used.meter)
 
     def since(self, path: Path) -> datetime:
-        """Since when the group's next has waited; `NEVER` when nobody inside waits for slots."""
+        """Since when the group's next allocation waits; `NEVER` when nothing inside waits for slots."""
         return self.group(path).since or NEVER
 
     def with_used(self, user: Path, charged: float) -> Shares:
-        """A user's past, and with it his workspace's. The sums are exact: see `domain.usage.GRAIN`."""
+        """With the usage of a user, and so of the user's workspace. The sums are exact: see `domain.usage.GRAIN`."""
         more = charged - (self.used.get(user) or 0.0)
         if not more:
             return self
@@ -342,7 +342,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
     def with_running(
         self, member: Member, allocation: Allocation, *, evictable: bool, waited: tuple[Shape, QueueKey] | None = None
     ) -> Shares:
-        """It holds slots and is not leaving. `waited`: it had waited until now, and does no more."""
+        """It holds slots and is not vacating. `waited`: its place in the queue until now."""
         around, slots = self._around(member.parents), allocation.slots_held
         job = around[-1].jobs.get(member.job) or self._empty_sharer(member)
         waiting = job.waiting if waited is None else job.waiting_without(*waited)
@@ -377,11 +377,11 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Orders(Struct, frozen=True, kw_only=True, gc=False):
-    """What follows from shares for those who may have to leave.
+    """Orders of possible victims, derived from shares.
 
-    `ranks`: the jobs of which something may be preempted, in order. `poor`: the jobs that wait and are in groups, in order.
-    `sizes`: how many of what may be preempted have so many slots, by group of jobs, and `wealth`: these groups in order.
-    `uneven`: the groups inside which somebody might have to leave for another; inside all others nobody has to."""
+    `ranks`: the jobs with preemptible allocations, in order. `poor`: the pending jobs in groups, in order.
+    `sizes`: the number of preemptible allocations by group of jobs and slots, and `wealth`: these groups in order.
+    `uneven`: the groups inside which one member might be preempted for another; in all others none can be."""
 
     ranks: SortedMap[Rank, bool]
     poor: SortedMap[Poor, bool]
@@ -428,7 +428,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return changed.graded(stands.member.parents, self, before, after)
 
     def graded(self, parents: Path, known: Orders, before: Sequence[Group], after: Sequence[Group]) -> Orders:
-        """With the groups that a job is in where the orders say now; `known` is where they stood `before`."""
+        """With the groups of a job at their new positions; `known` has their positions `before`."""
         graded = replace(self)
         for depth in range(len(parents), 0, -1):
             path, was, group = parents[:depth], before[depth], after[depth]
@@ -441,7 +441,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return graded
 
     def smallest(self, group: Path) -> int:
-        """Slots of the smallest that may be preempted within the group of jobs; 0 when nothing may."""
+        """Slots of the smallest preemptible allocation in the group of jobs; 0 if there is none."""
         found = self.sizes.first_key_from((group, 0))
         return found[1] if found is not None and found[0] == group else 0
 
@@ -450,7 +450,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return Wealth(path[:-1], -(group.burden - smallest + 1), path[-1]) if smallest else None
 
     def _is_uneven(self, path: Path, group: Group, *, jobs: bool) -> bool:
-        """Somebody keeps more than another would have with one more slot; of jobs it may be the same one."""
+        """A member keeps more than another would have with one more slot; for jobs it may be the same one."""
         if not jobs:
             need, rich = group.needs.first_key(), self.wealth.first_key_from((path,))
             return (
@@ -461,7 +461,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
 
     def _counted(self, stood: Sharer, stands: Sharer) -> SortedMap[tuple[Path, int], int]:
-        """With what of the job may be preempted since, or no more: all of it has as many slots as are held more or less."""
+        """With the added or removed preemptible allocations of the job: each has as many slots as the change of what it holds."""
         more = len(stands.evictable) - len(stood.evictable)
         slots, parents, sizes = abs(stands.held - stood.held), stands.member.parents, self.sizes
         for depth in range(1, len(parents) + 1) if more else ():
@@ -471,13 +471,13 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return sizes
 
     def _set(self, **values: object) -> None:
-        """Only for orders that are being derived, which nobody else has seen."""
+        """Only for orders that are being derived and not shared yet."""
         for name, value in values.items():
             force_setattr(self, name, value)
 
 
 def _moved(order: SortedMap[Place, bool], old: Place | None, new: Place | None) -> SortedMap[Place, bool]:
-    """With something where it stands now; None: it stands nowhere."""
+    """With a member at its new place; None: it has none."""
     if old == new:
         return order
     without = order if old is None else order.discard(old)
@@ -495,7 +495,7 @@ def _changed_around(path: Path, around: Sequence[Group], inmost: Group) -> list[
 def _moved_in_lines(
     lines: Lines, heads: Heads, before: Sequence[tuple[LineKey, Turn]], after: Sequence[tuple[LineKey, Turn]]
 ) -> tuple[Lines, Heads]:
-    """A job where it stands after a change."""
+    """With a job at its place after a change."""
     stood, stands = dict(before), dict(after)
     for key in {**stood, **stands}:
         old, new = stood.get(key), stands.get(key)

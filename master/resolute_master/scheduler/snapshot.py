@@ -1,7 +1,7 @@
-"""Everything that a scheduling decision may look at: one frozen value per pool, derived in the size of the change.
+"""Everything that a scheduling decision may read: one frozen value per pool; an update costs the size of the change.
 
-Older snapshots stay valid. What is derived from the entities (rooms, queues, sums) is kept beside them, so that a decision
-never has to read the whole pool; a snapshot that was derived change by change equals one that was built at once.
+Older snapshots stay valid. Values derived from the entities (rooms, queues, sums) are stored beside them, so that a decision
+never has to read the whole pool. A snapshot that was updated change by change equals one that was built at once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Value = TypeVar("Value")
 class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     """Read the fields, derive with the methods; the constructor is `build`.
 
-    `queue` holds the waiting allocations by shape (first the most important priority), each shape in queue order.
-    `groups` lists the agents that may be given work by what they have free, `later_groups` those that something is
-    leaving, by what they will have free; `sizes` is how many agents have so many usable slots, `places` which agents have a
-    place for a container without slots, first where the next one goes. `evictable` is what runs on
-    slots and may be preempted where priority decides, `losses` the same by what that would cost, `job_slots` what each job holds
-    now, `job_wants` what each that has a cap holds and waits for.
+    `queue` holds the pending allocations by shape (first the most important priority), each shape in queue order.
+    `groups` lists the agents that accept work by their free slots, `later_groups` those with vacating slots by the slots that
+    will be free; `sizes` is the number of agents by usable slots, `places` the agents with a place for a container without
+    slots, in the order of use. `evictable` has the preemptible allocations with slots under priority scheduling, `losses` the
+    same by the cost of preemption, `job_slots` what each job holds now, `job_wants` what each job with a cap holds and waits
+    for.
     """
 
     policy: PoolPolicy
@@ -63,9 +63,9 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     evictable: SortedMap[Standing, bool]
     losses: SortedMap[Loss, bool]
     shares: Shares | None
-    """Kept where the pool is divided by fair share."""
+    """Only with fair-share scheduling."""
     held: str = ""
-    """Why nothing may start in the pool for now, such as a budget that is used up; empty when it may."""
+    """Why nothing may start in the pool for now, such as an exhausted budget; empty when work may start."""
 
     # -- building ----------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         now: datetime,
         meter: Meter | None = None,
     ) -> PoolSnapshot:
-        """From scratch. Entities of other pools and what has ended are left out, as by `after`."""
+        """From scratch. Entities of other pools and ended ones are left out, as by `after`."""
         snapshot = PoolSnapshot(
             policy=policy,
             now=now,
@@ -106,7 +106,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         here = replace(
             snapshot,
             agents=SortedMap.of(((a.id, a) for a in agents if a.pool == policy.name), meter=meter),
-            # A job that has moved to another pool still orders what it has left here.
+            # A job that has moved to another pool still orders its remaining allocations here.
             jobs=SortedMap.of(((j.id, j) for j in jobs if not j.ended), meter=meter),
             allocations=SortedMap.of(
                 ((a.id, a) for a in allocations if a.pool == policy.name and not a.ended), meter=meter
@@ -120,7 +120,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     # -- deriving ----------------------------------------------------------------------------------------------
 
     def after(self, changed: Agent | Job | Allocation) -> PoolSnapshot:
-        """With the new value of an entity of any pool: put in, replaced, or dropped when it is over or elsewhere now."""
+        """With the new value of an entity of any pool: added, replaced, or removed if it has ended or moved."""
         match changed:
             case Agent():
                 return self.with_agent(changed) if changed.pool == self.policy.name else self.without_agent(changed.id)
@@ -139,7 +139,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return derived
 
     def without_agent(self, id_: AgentId) -> PoolSnapshot:
-        """What it ran stays recorded, in case that it comes back."""
+        """Its allocations stay recorded, in case the agent reconnects."""
         agents = self.agents.discard(id_)
         if agents is self.agents:
             return self
@@ -203,7 +203,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return derived
 
     def with_usage(self, usage: Usage) -> PoolSnapshot:
-        """Charged as it was measured, in a pool that remembers."""
+        """With the measured charge, in a pool with `usage_half_life`."""
         return self._charged(usage, usage.charged)
 
     def without_usage(self, usage: Usage) -> PoolSnapshot:
@@ -219,7 +219,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return self if supply == self.supply else replace(self, supply=supply)
 
     def keeping(self, keep: Callable[[Allocation], bool]) -> PoolSnapshot:
-        """With only some of its allocations; built at once, which is cheaper than to drop many one by one."""
+        """With only some of its allocations; built at once, which is cheaper than removing many one by one."""
         kept = PoolSnapshot.build(self.policy, supply=self.supply, now=self.now, meter=self.meter)
         allocations = SortedMap.of(((a.id, a) for a in self.allocations.values() if keep(a)), meter=self.meter)
         kept = replace(kept, agents=self.agents, jobs=self.jobs, allocations=allocations, held=self.held)
@@ -235,7 +235,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return replace(self, now=now)
 
     def with_hold(self, why: str) -> PoolSnapshot:
-        """Nothing may start; with "" it may."""
+        """With a reason why nothing may start; "" for none."""
         return self if why == self.held else replace(self, held=why)
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def member(self, allocation: Allocation) -> Member:
-        """Its job as a sharer; a job that is not known shares as if it were on its own."""
+        """Its job as a member of its groups; an unknown job counts as one of its own."""
         job = self.jobs.get(allocation.job_id)
         if job is not None:
             return self.member_of(job)
@@ -284,12 +284,12 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return Place.of(self.policy, room.agent, busy=room.busy, free=len(room.free), aux=room.aux)
 
     def _may_be_capped(self, job: Job | None) -> bool:
-        """It holds and waits for more slots than it may hold. A cap that nothing can reach makes no difference: those who wait
-        under such caps stand in one line, and what was tried for one need not be tried for the next."""
+        """It holds and waits for more slots than its cap. A cap that cannot be reached has no effect: allocations under such caps
+        share one shape, so a step that failed for one is not tried for the next."""
         return job is not None and job.max_slots is not None and (self.job_wants.get(job.id) or 0) > job.max_slots
 
     def over_cap(self, allocation: Allocation) -> bool:
-        """With it, its job would hold more slots than it may. What needs none is never over it."""
+        """With it, its job would exceed its cap. An allocation without slots is never over the cap."""
         job = self.jobs.get(allocation.job_id)
         if job is None or job.max_slots is None or allocation.slots_needed == 0:
             return False
@@ -307,22 +307,22 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return Loss(-priority, allocation.slots_needed, needed, -since, allocation.id)
 
     def pending(self) -> Iterator[Allocation]:
-        """What waits, the most important first."""
+        """Pending allocations, the most important first."""
         lines = (zip(repeat(shape.priority), waiting) for shape, waiting in self.queue.items())
         return (self.allocations[key.allocation] for _, key in merge(*lines))
 
     def running(self) -> Iterator[Allocation]:
-        """What has slots or places and was not asked to end, by id."""
+        """Allocations that hold slots or places and are not vacating, by id."""
         return (a for a in self.allocations.values() if not waits(a) and not a.leaving)
 
     def leaving(self) -> Iterator[Allocation]:
-        """What is ending, by id."""
+        """Vacating allocations, by id."""
         return (a for a in self.allocations.values() if not waits(a) and a.leaving)
 
     # -- indexes, all at once ----------------------------------------------------------------------------------
 
     def _all_occupied(self) -> PoolSnapshot:
-        """What every agent runs and has free, for a snapshot without any of it."""
+        """With occupancy and free slots of every agent, for a snapshot without them."""
         occupancy: dict[AgentId, list[tuple[AllocationId, Occupant]]] = defaultdict(list)
         job_slots: Counter[JobId] = Counter()
         job_wants: Counter[JobId] = Counter()
@@ -349,7 +349,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def _all_listed(self) -> PoolSnapshot:
-        """What waits and what may be preempted, for a snapshot without any of it."""
+        """With pending and preemptible allocations, for a snapshot without them."""
         mates: dict[JobId, list[tuple[AllocationId, bool]]] = defaultdict(list)
         queue: dict[Shape, list[tuple[QueueKey, AllocationId]]] = defaultdict(list)
         evictable: list[Allocation] = []
@@ -386,8 +386,8 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
     # -- indexes, one by one -----------------------------------------------------------------------------------
     #
-    # These change a snapshot that is being derived, before anybody else sees it: an event changes half a dozen indexes, and a copy
-    # for each would cost as much as they do.
+    # These mutate a snapshot that is being derived and not shared yet: an event changes half a dozen indexes, and a copy for each
+    # would cost as much as the changes.
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -410,8 +410,8 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return job is not None and job.max_slots is not None
 
     def _want(self, allocation: Allocation, sign: int) -> None:
-        """It is there, or no more, and listed nowhere. What else waits of its job is listed anew when the cap of the job begins or
-        ceases to make a difference."""
+        """Count an allocation that is in no list, or remove it from the count. The other pending allocations of its job are listed
+        again when the cap of the job becomes effective or ineffective."""
         job, slots = self.jobs.get(allocation.job_id), allocation.slots_needed
         if job is None or job.max_slots is None or not slots:
             return
@@ -426,7 +426,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._list(other)
 
     def _list(self, allocation: Allocation) -> None:
-        """In the queue, or among what holds slots and may be preempted."""
+        """Add it to the queue, or to the preemptible allocations with slots."""
         shares = self.shares
         if waits(allocation):
             shape, key = self.shape(allocation), self.queue_key(allocation)
@@ -444,7 +444,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._set(evictable=evictable, losses=self.losses.set(self.loss(allocation), True))
 
     def _start(self, before: Allocation, after: Allocation) -> None:
-        """As `_unlist` and `_list`, with one look at the shares: the commonest of what costs much."""
+        """As `_unlist` and `_list`, with one update of the shares: the most frequent expensive change."""
         if self.shares is None:
             self._unlist(before)
             self._list(after)
@@ -475,7 +475,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._set(evictable=evictable, losses=self.losses.discard(self.loss(allocation)))
 
     def _reported(self, before: Allocation, after: Allocation) -> PoolSnapshot:
-        """It is where it was, and has said something: most reports of a container, and checkpoints."""
+        """With a report that does not move it: most reports of a container, and checkpoints."""
         losses, shares, evictable = self.losses, self.shares, self.evictable
         if shares is not None and before.worth != after.worth and _stays(after) and after.preemptible:
             shares = shares.without_running(self.member(before), before, evictable=True)
@@ -554,12 +554,12 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def waits(allocation: Allocation) -> bool:
-    """It has been given nothing yet and still wants it."""
+    """It is pending: nothing is assigned yet."""
     return not allocation.containers and not allocation.ended and not allocation.leaving
 
 
 def _with_sum(sums: SortedMap[JobId, int], job: JobId, total: int) -> SortedMap[JobId, int]:
-    """A sum of 0 is none."""
+    """A sum of 0 is removed."""
     return sums.set(job, total) if total else sums.discard(job)
 
 
@@ -568,7 +568,7 @@ def _wants_as_much(before: Allocation, after: Allocation) -> bool:
 
 
 def _same_footprint(one: Allocation, other: Allocation) -> bool:
-    """In all that the indexes say of it; most reports of a container leave it as it is."""
+    """Equal in all indexed fields, as after most reports of a container."""
     return (
         one.leaving == other.leaving
         and len(one.containers) == len(other.containers)
@@ -587,6 +587,6 @@ def _same_footprint(one: Allocation, other: Allocation) -> bool:
 
 
 def _stays(allocation: Allocation) -> bool:
-    """It holds slots, and nobody has asked it to leave."""
+    """It holds slots and is not vacating."""
     held = any(container.slots and not container.ended for container in allocation.containers)
     return held and not allocation.leaving and not allocation.ended

@@ -1,6 +1,6 @@
 """Changes to a snapshot file by name: `jobs.j1.priority=10`, `agents.a1.enabled=false`, `tasks.t9={"slots": 4}`.
 
-Only names are checked here; whether the file is a good one after the changes, its reader says.
+Only names are checked here; the reader validates the changed file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from resolute_master.scheduler.snapshot_format import (
 _NAMES: dict[tuple[str, ...], str] = {("agents",): "agent", ("jobs",): "job", ("tasks",): "task"} | {
     ("supply", part): part.rstrip("s") for part in ("offers", "machines")
 }
-"""Where keys are names that the file chooses, and what is named."""
+"""Mappings whose keys are names chosen by the file, and the kind of the named object."""
 
 _BLOCKS: dict[tuple[str, ...], type[ConfigModel]] = {(): SnapshotRow, ("policy",): Policy, ("supply",): SupplyRow}
 
@@ -38,7 +38,7 @@ _ROWS: dict[tuple[str, ...], type[ConfigModel]] = {
     ("supply", "offers"): OfferRow,
     ("supply", "machines"): MachineRow,
 }
-"""What the names stand for."""
+"""The rows of these names."""
 
 _WITH_PARTS = {"policy", "agents", "jobs", "tasks", "usage", "supply", "offers", "machines", "on"}
 
@@ -48,8 +48,8 @@ DEEPEST = 16
 
 
 def parsed(text: str) -> object:
-    """What a JSON text says. Raises ValueError where it is none, `InvalidInput` where a key stands twice in one mapping, or where
-    one level lies in another more than `DEEPEST` times."""
+    """The value of a JSON text. Raises ValueError if it is not JSON, `InvalidInput` for a duplicate key in one mapping or more than
+    `DEEPEST` nested levels."""
     try:
         data: object = json.loads(text, object_pairs_hook=_once_each)
     except RecursionError:
@@ -69,9 +69,7 @@ def _parts(value: object) -> Iterable[Any]:
 
 
 def _too_deep() -> InvalidInput:
-    return InvalidInput(
-        f"lists and mappings lie in each other more than {DEEPEST} deep; a snapshot has at most 5 levels"
-    )
+    return InvalidInput(f"lists and mappings are nested more than {DEEPEST} deep; a snapshot has at most 5 levels")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,13 +77,13 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in found:
             values = f"values {show_value(found[key])} and {show_value(value)}"
-            raise InvalidInput(f"the key '{key}' stands twice in one mapping ({values}); name one of the two otherwise")
+            raise InvalidInput(f"the key '{key}' occurs twice in one mapping ({values}); rename or remove one of them")
         found[key] = value
     return found
 
 
 def edited(data: object, changes: Sequence[str]) -> object:
-    """A copy of the file with the changes made, one after the other. Raises `InvalidInput` naming key, value and what to do."""
+    """A copy of the file with the changes applied in order. Raises `InvalidInput` with key, value and a remedy."""
     if not changes:
         return data
     if not isinstance(data, Mapping):
@@ -102,7 +100,7 @@ def edited(data: object, changes: Sequence[str]) -> object:
 
 
 def _value(text: str) -> Any:
-    """JSON, or a text that needs no quotes."""
+    """JSON, or text without quotes."""
     try:
         return parsed(text)
     except ValueError:
@@ -126,7 +124,7 @@ class _Setting:
             level, path, words = self._below(level, path, key), (*path, key), rest
 
     def _below(self, level: dict[str, Any], path: tuple[str, ...], key: str) -> dict[str, Any]:
-        """The mapping under the key; made, where the format knows what it would be."""
+        """The mapping under the key; created if the format has one there."""
         below = level.get(key)
         if path == ("agents",) and isinstance(below, int) and not isinstance(below, bool):
             below = {"slots": below}  # the short form of an agent
@@ -151,20 +149,20 @@ class _Setting:
         return below
 
     def _jobs_of_tasks(self) -> list[str]:
-        """A task that names no job has one of its own name."""
+        """The jobs of tasks without a job, which have the name of the task."""
         tasks = self._data.get("tasks")
         rows = tasks.items() if isinstance(tasks, Mapping) else ()
         return [name for name, row in rows if isinstance(row, Mapping) and row.get("job") is None]
 
 
 def _whole_keys(path: tuple[str, ...]) -> set[str]:
-    """Keys of the format that have a value and no keys below them, at this place of the file."""
+    """Keys of the format at this place of the file that have a value and no keys below them."""
     row = _BLOCKS.get(path) or _ROWS.get(path[:-1])
     return set() if row is None else set(row.model_fields) - _WITH_PARTS
 
 
 def _longest_key(level: Mapping[str, Any], words: Sequence[str]) -> tuple[str, list[str]]:
-    """The key that is meant, and what is left: a name may have dots in it. What is not there is taken to have none."""
+    """The matching key, and the rest: a name may contain dots. A new name is assumed to contain none."""
     for length in range(len(words), 1, -1):
         key = ".".join(words[:length])
         if key in level:

@@ -1,4 +1,4 @@
-"""A snapshot as a file that people can read and write, and back. The decision made from either is the same."""
+"""Reading and writing a snapshot as a file. The decision on either is the same."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supp
 from resolute_provisioner.model import Market, Offer, PoolScaling
 
 LONG_AGO = timedelta(hours=1)
-"""What has no time was requested so long before the snapshot, and earlier by a second for each that follows it."""
+"""Default age of a request, plus a second for each entry after it."""
 
 
 def read_snapshot(data: object) -> PoolSnapshot:
-    """The pool that a file tells of; `data` is what a JSON parser made of it.
+    """The pool in a file; `data` is its parsed JSON.
 
-    Raises `InvalidInput` with every problem: the key, the value, and what to do.
+    Raises `InvalidInput` with every problem: the key, the value, and a remedy.
     """
     _check_texts(data)
     try:
@@ -61,7 +61,7 @@ def read_snapshot(data: object) -> PoolSnapshot:
 
 
 def _check_texts(data: object) -> None:
-    """JSON can spell halves of characters, which nothing that is made of the file could be written with."""
+    """JSON allows lone surrogates, which cannot be encoded in any output."""
     try:
         msgspec.json.encode(data)
     except UnicodeEncodeError as error:
@@ -70,7 +70,7 @@ def _check_texts(data: object) -> None:
             f"the snapshot has half of a surrogate pair in a text ({half}); write whole characters"
         ) from None
     except (TypeError, ValueError, OverflowError, RecursionError):
-        pass  # what else JSON cannot spell is refused by its key
+        pass  # other values that JSON cannot encode are refused by key
 
 
 def _invalid(problems: tuple[Problem, ...] | list[Problem]) -> InvalidInput:
@@ -84,15 +84,15 @@ def _invalid(problems: tuple[Problem, ...] | list[Problem]) -> InvalidInput:
 
 @dataclass
 class _Reader:
-    """From rows to what the scheduler knows; what is wrong between rows is collected in `problems`."""
+    """From rows to entities; inconsistencies between rows are collected in `problems`."""
 
     row: SnapshotRow
     problems: list[Problem] = field(default_factory=list)
     _used: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
-    """Task by slot by agent, of those that say which slots."""
+    """Task by slot by agent, for tasks that list slot numbers."""
     _known: dict[str, dict[int, None] | None] = field(default_factory=dict)
     _left: dict[str, Iterator[int]] = field(default_factory=dict)
-    """By agent: slots for those that say how many, the lowest first. Of an agent that is gone there is any number."""
+    """By agent: slots for tasks that give a count, the lowest first. An agent that is gone has any number."""
 
     def snapshot(self) -> PoolSnapshot:
         allocations = list(self._allocations())
@@ -162,7 +162,7 @@ class _Reader:
         for name, charged in self.row.usage.items():
             workspace, _, user = name.partition("/")
             if not (workspace.isdecimal() and user.isdecimal()):
-                self._wrong(("usage", name), "is not the name of a user here; write <workspace>/<user>, such as 1/2")
+                self._wrong(("usage", name), "is not a user; write <workspace>/<user>, such as 1/2")
                 continue
             pool, workspace_id, owner = PoolName(self.row.pool), int(workspace), UserId(int(user))
             yield replace(Usage.none_yet(pool, workspace_id, owner, now=self.row.now), charged=charged)
@@ -206,7 +206,7 @@ class _Reader:
     # -- jobs --------------------------------------------------------------------------------------------------
 
     def _jobs(self, allocations: list[Allocation]) -> Iterator[Job]:
-        # A job came with the first of its tasks. A task that names no job has one of its own name.
+        # A job was submitted with the first of its tasks. A task without a job has a job of its own name.
         came: dict[JobId, datetime] = {}
         for allocation in allocations:
             came[allocation.job_id] = min(allocation.requested_at, came.get(allocation.job_id, allocation.requested_at))
@@ -247,7 +247,7 @@ class _Reader:
         for id_, row in given.items():
             self._check_names(id_, row)
             self._check_places(id_, row)
-        # Who says which slots comes first; who says how many gets of the rest.
+        # Tasks that list slot numbers come first; tasks that give a count get the lowest of the rest.
         containers = {id_: self._named(id_, row) for id_, row in given.items()}
         for id_, row in given.items():
             for agent, slots in (row.on or {}).items():
@@ -266,17 +266,19 @@ class _Reader:
                     self._wrong(("tasks", id_, key), f"there is no agent '{agent}' here; {choice}")
 
     def _check_places(self, id_: str, row: TaskRow) -> None:
-        """What no pool comes to. A limit that was lowered, or an agent that was blocked later, is no mistake."""
+        """States that no pool can reach. A lowered limit, or an agent that was blocked later, is valid."""
         if row.leaving and row.on is None:
-            text = "is not so of what waits (value true); say where it runs (on), with {} if it holds nothing any more"
+            text = (
+                "is not possible for a pending task (value true); say where it runs (on), with {} if it holds nothing"
+            )
             self._wrong(("tasks", id_, "leaving"), text)
         if row.single_node and len(row.on or {}) > 1:
             agents = ", ".join(row.on or {})
-            text = f"is not so (value true): it runs on {agents}; name one of them, or leave single_node out"
+            text = f"is contradicted (value true): it runs on {agents}; name one of them, or omit single_node"
             self._wrong(("tasks", id_, "single_node"), text)
 
     def _named(self, id_: str, row: TaskRow) -> dict[str, tuple[int, ...]]:
-        """Slots that it says it runs on; those of which it says only how many are empty still."""
+        """The listed slot numbers of its agents; empty for agents with a count."""
         named: dict[str, tuple[int, ...]] = {}
         for agent, slots in (row.on or {}).items():
             named[agent] = () if isinstance(slots, int) else slots
@@ -304,7 +306,7 @@ class _Reader:
             self._left[agent] = (number for number in (endless() if known is None else known) if number not in used)
         chosen = tuple(islice(self._left[agent], count))
         if len(chosen) < count:
-            text = f"only {len(chosen)} of its slots are left (value {count}); run it elsewhere, or fewer beside it"
+            text = f"only {len(chosen)} of its slots are left (value {count}); run it elsewhere, or with fewer slots"
             self._wrong(("tasks", id_, "on", agent), text)
         return chosen
 
@@ -315,7 +317,7 @@ class _Reader:
         slots = row.slots if row.slots is not None else held if row.on is not None else 1
         if held > slots:
             self._wrong(
-                ("tasks", id_, "slots"), f"it holds {held} and needs fewer (value {slots}); name as many or more"
+                ("tasks", id_, "slots"), f"it holds {held} and needs fewer (value {slots}); give at least {held}"
             )
         requested_at = row.requested_at or default_time
         containers = tuple(
@@ -329,7 +331,7 @@ class _Reader:
             for rank, (agent, numbers) in enumerate(places.items())
         )
         if row.on is not None and not containers:
-            ended = ContainerState.TERMINATED  # it was placed once and holds nothing any more
+            ended = ContainerState.TERMINATED  # it was placed and no longer holds anything
             containers = (Container(id=ContainerId(f"{id_}/0"), rank=0, agent=AgentId(""), slots=(), state=ended),)
         state = AllocationState.PENDING if row.on is None else AllocationState.RUNNING
         return Allocation(
@@ -375,7 +377,7 @@ def _choice(known: dict[str, Any]) -> str:
 
 
 def write_snapshot(snapshot: PoolSnapshot) -> dict[str, Any]:
-    """The file of a snapshot, as JSON values. What people call things, and where machines are, is not in it."""
+    """The file of a snapshot, as JSON values. It contains no names of users or experiments, and no addresses."""
     named = _named_agents(snapshot)
     row = SnapshotRow(
         pool=snapshot.policy.name,
@@ -408,7 +410,7 @@ def _policy_row(policy: PoolPolicy) -> dict[str, Any]:
 
 
 def _named_agents(snapshot: PoolSnapshot) -> list[AgentId]:
-    """Those that are there, and those that something still speaks of."""
+    """Known agents, and those that other entries refer to."""
     found = set(snapshot.agents) | set(snapshot.occupancy)
     for allocation in snapshot.allocations.values():
         found.update(allocation.blocked_agents)
@@ -420,7 +422,7 @@ def _agent_row(snapshot: PoolSnapshot, id_: AgentId) -> AgentRow | None:
     agent = snapshot.agents.get(id_)
     if agent is None:
         return None
-    # A slot that is used and not there any more is as good as a disabled one.
+    # A slot that is used and no longer exists counts as disabled.
     used = {number for _, occupant in snapshot.occupancy.get(id_) or () for number in occupant.slots}
     lost = used - {slot.index for slot in agent.slots}
     numbers = tuple(sorted({slot.index for slot in agent.slots} | lost))
@@ -437,7 +439,7 @@ def _agent_row(snapshot: PoolSnapshot, id_: AgentId) -> AgentRow | None:
 
 
 def _named_jobs(snapshot: PoolSnapshot) -> list[JobId]:
-    """Those of which something is there, in the order of their submission."""
+    """Jobs with allocations, in the order of submission."""
 
     def order(id_: JobId) -> tuple[bool, float, JobId]:
         job = snapshot.jobs.get(id_)

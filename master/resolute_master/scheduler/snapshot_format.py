@@ -1,7 +1,7 @@
-"""The format of a snapshot file, version 1: what a scheduling decision is made from, as JSON that a person can write.
+"""The format of a snapshot file, version 1: the input of a scheduling decision, as JSON that can be written by hand.
 
-Whatever is left out has the default that is told here; `docs/snapshots.md` is the same for readers. Times have a zone. A name
-with `null` for a value stands for something that is named elsewhere and is not there (any more).
+Omitted keys have the defaults below; `docs/snapshots.md` documents them for users. Times have a zone. A name whose value is
+`null` does not exist (any more), although other entries refer to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from resolute.wire.times import FIRST_YEAR, LAST_YEAR
 VERSION = 1
 
 SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
-"""The time of a snapshot that names none."""
+"""The default time of a snapshot."""
 
 
 def _this_version(value: Any) -> Any:
@@ -41,19 +41,19 @@ def _this_version(value: Any) -> Any:
 
 
 def _as_agent(value: Any) -> Any:
-    """A number of slots is an agent that has nothing else to tell."""
+    """A number is short for an agent with only `slots`."""
     return {"slots": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _slots(value: Any) -> Any:
     numbers = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers):
-        raise broken_rule("must be how many slots, or a list of their numbers; write it like 4, or like [0, 1]")
+        raise broken_rule("must be the number of slots, or a list of their numbers; write it like 4, or like [0, 1]")
     return value
 
 
 def _moment(value: Any) -> Any:
-    """A time with a zone, as text; anything else is refused in words of our own."""
+    """A time with a zone, as text; anything else is refused with an error of our own."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
@@ -66,7 +66,7 @@ def _moment(value: Any) -> Any:
 
 
 MOST_SLOTS = 2**20
-"""Of all agents together, and held by all tasks together: a short line of a file may not take all memory."""
+"""Of all agents together, and held by all tasks together: a short line of a file must not exhaust memory."""
 
 
 def _not_too_many(what: str, held: Mapping[str, int]) -> None:
@@ -102,7 +102,7 @@ def _named(rows: Any) -> Any:
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 
 Slots = Annotated[Count | tuple[Count, ...], BeforeValidator(_slots)]
-"""How many, or which."""
+"""The number of slots, or their numbers."""
 
 
 class Policy(Scheduler):
@@ -116,21 +116,21 @@ class AgentRow(ConfigModel):
     """An agent, or just its number of slots."""
 
     slots: Slots
-    """How many slots it has, or their numbers."""
+    """The number of its slots, or their numbers."""
     disabled_slots: tuple[Count, ...] = ()
-    """Numbers of those that are disabled."""
+    """Numbers of the disabled slots."""
     draining_slots: tuple[Count, ...] = ()
-    """Numbers of those that are draining."""
+    """Numbers of the draining slots."""
     enabled: Flag = True
-    """Whether a person lets it have work."""
+    """Whether it is enabled."""
     draining: Flag = False
-    """Whether it finishes what it has and takes nothing new."""
+    """Whether it finishes its work and accepts no new work."""
     connected: Flag = True
     """Whether it is in contact."""
     notice: Literal[tuple(NoticeKind)] | None = None  # type: ignore[valid-type]
-    """What its machine has said about going away."""
+    """The notice of its machine."""
     instance: Text | None = None
-    """The machine of an elastic pool that it runs on."""
+    """Its machine, in an elastic pool."""
 
 
 class JobRow(ConfigModel):
@@ -139,23 +139,23 @@ class JobRow(ConfigModel):
     priority: Priority | None = None
     """1 (first) to 99; null is the policy's default_priority."""
     weight: Weight = 1.0
-    """Its part of a fair-share pool, beside the others'."""
+    """Its weight in a fair-share pool."""
     max_slots: Count | None = None
     """Slots that it may hold at a time."""
     held: str = ""
-    """Why nothing of it that needs slots may start for now, such as a budget that is used up; empty when it may."""
+    """Why no task of it with slots may start for now, such as an exhausted budget; empty when it may."""
     owner: Integer = 1
     """Id of its user."""
     workspace: Integer = 1
     """Id of its workspace."""
     submitted_at: Moment | None = None
-    """When it was submitted; null is when the first of its tasks began to wait, or if it has none, in the order of the file."""
+    """When it was submitted; null is the request time of its first task, or without tasks the order of the file."""
     queue_position: Number | None = None
     """Its place among jobs of its priority, smaller is earlier; null is the time of its submission in seconds since 1970."""
 
 
 class TaskRow(ConfigModel):
-    """One attempt at a task: it waits, it runs, or it is leaving."""
+    """One run of a task: pending, running or vacating."""
 
     hints: ClassVar[Mapping[str, str]] = {
         "state": "a task with 'on' runs there, one without waits; 'leaving: true' is one that was asked to end"
@@ -164,35 +164,36 @@ class TaskRow(ConfigModel):
     job: NonEmptyText | None = None
     """Its job; null is a job of its own, of the task's name and with the defaults of a job."""
     slots: Count | None = None
-    """How many slots it needs; null is what it holds, or 1 when it waits."""
+    """Slots that it needs; null is what it holds, or 1 if it is pending."""
     single_node: Flag = False
     """Whether all of them must be on one machine."""
     preemptible: Flag = True
     """Whether it may be asked to save and end for another."""
     blocked_agents: tuple[NonEmptyText, ...] = ()
-    """Agents that it must not go to."""
+    """Agents that it must not run on."""
     reserved_agents: tuple[NonEmptyText, ...] = ()
-    """Agents that were reserved for it by an earlier decision."""
+    """Agents that an earlier decision reserved for it."""
     requested_at: Moment | None = None
-    """When it began to wait; null is a second after the task before it in the file."""
+    """When it requested its slots; null is a second after the previous task in the file."""
     on: dict[str, Slots] | None = None
-    """Where it runs: for each agent, the chief's first, how many slots or which; no slots is an auxiliary place. Null waits."""
+    """Where it runs: for each agent, the chief's first, the number of slots or their numbers; no slots is an auxiliary place. Null
+    is pending."""
     assigned_at: Moment | None = None
-    """When it was given its slots; null is when it began to run."""
+    """When its slots were assigned; null is when it started."""
     started_at: Moment | None = None
-    """When it began to run; null is when it was requested."""
+    """When it started; null is when it was requested."""
     ready_at: Moment | None = None
-    """When its program ran on all its machines: what came before is what a start takes. Null is when it began to run."""
+    """When its program ran on all its machines: the time before is the duration of a start. Null is when it started."""
     saved_at: Moment | None = None
-    """When it reported its newest checkpoint; null is not yet. Who has saved lately leaves first."""
+    """When it reported its newest checkpoint; null is not yet. A task with a newer checkpoint is preempted first."""
     evictions: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    """How often it has made room for others before: who has not leaves rather."""
+    """How often it was preempted before: a task with fewer preemptions is preferred as a victim."""
     likelihood: Annotated[Number, Field(ge=0, le=1)] = 1.0
-    """How likely its search needs it after its next result: what has less leaves first, and begins last among tasks of its job."""
+    """How likely its search needs it after its next result: a less likely task is preempted first, and starts last in its job."""
     rung: Count = 0
-    """Of its search, that it trains for: what has a higher one begins first among equally likely tasks of its job."""
+    """The rung that it trains for: among equally likely tasks of its job, a higher one starts first."""
     score: Number = 0.0
-    """Its newest result in its search: what has a smaller one begins first among tasks of its job at the same rung."""
+    """Its newest result in its search: among tasks of its job at the same rung, a smaller one starts first."""
     leaving: Flag = False
     """Whether it was asked to end, so that its slots will be free."""
 
@@ -215,31 +216,31 @@ class OfferRow(ConfigModel):
 
 
 class MachineRow(ConfigModel):
-    """A machine that was asked for and whose agent has not joined."""
+    """A machine that was requested and whose agent has not joined."""
 
     slots: Count
-    """Slots that it will bring; 0 are none."""
+    """Slots that it will have; 0 for none."""
     expected_at: Moment | None = None
-    """When its agent is expected; null is not known."""
+    """When its agent is expected; null is unknown."""
     tasks: tuple[NonEmptyText, ...] = ()
-    """What it was launched for."""
+    """The tasks that it was launched for."""
 
 
 class SupplyRow(ConfigModel):
     """Makes the pool elastic."""
 
     max_instances: Count = 5
-    """Machines that it may have."""
+    """Machines that the pool may have."""
     offers: Annotated[dict[str, OfferRow], BeforeValidator(_named)] = Field(default_factory=dict)
-    """What it may launch, by name."""
+    """Offers that the pool may launch, by name."""
     machines: Annotated[dict[str, MachineRow], BeforeValidator(_named)] = Field(default_factory=dict)
-    """What is on its way, by name."""
+    """Starting machines, by name."""
     unused: Annotated[dict[str, tuple[NonEmptyText, ...]], BeforeValidator(_named)] = Field(default_factory=dict)
     """Tasks that machines were launched for whose agents have run nothing yet, by the `instance` of the agent."""
     room: Count | None = None
-    """Machines of all offers together that may still be asked for; null is what is left of max_instances."""
+    """Machines of all offers together that may still be requested; null is the rest of max_instances."""
     reason: Text = ""
-    """Why none can be had now, in words."""
+    """Why no machine is available now, as text."""
 
 
 class SnapshotRow(ConfigModel):
@@ -254,18 +255,18 @@ class SnapshotRow(ConfigModel):
     policy: Policy = Policy()
     """How the pool decides."""
     held: str = ""
-    """Why nothing may start in the pool for now, such as a budget that is used up; empty when it may."""
+    """Why nothing may start in the pool for now, such as an exhausted budget; empty when work may start."""
     agents: Annotated[
         dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None], AfterValidator(_agents_of_a_size)
     ] = Field(default_factory=dict)
-    """Its agents, by id; null is one that has left while something still counts as running there."""
+    """Its agents, by id; null is one that is gone while something still counts as running there."""
     jobs: Annotated[dict[str, JobRow | None], BeforeValidator(_named)] = Field(default_factory=dict)
-    """Its jobs, by id; null is one that has left: its tasks count with the defaults."""
+    """Its jobs, by id; null is one that is gone: its tasks count with the defaults."""
     tasks: Annotated[dict[str, TaskRow | None], BeforeValidator(_named), AfterValidator(_tasks_of_a_size)] = Field(
         default_factory=dict
     )
-    """What waits and what runs, by id, the earliest first; null is none."""
+    """Pending and running tasks, by id, the earliest first; null is none."""
     usage: dict[str, Annotated[Number, Field(ge=0)]] = Field(default_factory=dict)
-    """With usage_half_life: slots that a user, named `<workspace>/<user>`, is charged for the past."""
+    """With usage_half_life: the charge of a user, named `<workspace>/<user>`, for past usage, in slots."""
     supply: SupplyRow | None = None
-    """What an elastic pool may launch; null is a pool that never grows."""
+    """Machines that an elastic pool may launch; null is a pool that never grows."""

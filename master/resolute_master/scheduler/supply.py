@@ -1,4 +1,4 @@
-"""Machines that are no agents yet, on their way or to be had, and those that have just become agents."""
+"""Machines without an agent yet, starting or available, and those whose agent has just joined."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resolute_master.domain.ids import InstanceId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComingMachine:
-    """A machine that was asked for and whose agent has not joined. `gangs` are the allocations it was launched for."""
+    """A machine that was requested and whose agent has not joined. `gangs` are the allocations it was launched for."""
 
     instance: InstanceId
     slots: int
@@ -28,25 +28,24 @@ class UnusedMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableOffer:
-    """A kind of machine that may be asked for now. An offer that the cloud refuses for the moment is none."""
+    """A kind of machine that may be requested now. An offer that is skipped after a refusal is not in it."""
 
     offer_id: str
     slots: int
     price_per_hour: float | None = None
     expected_s: float | None = None
-    """Seconds from the request to the agent, as far as is known."""
+    """Seconds from the request to the agent, if known."""
     room: int | None = None
-    """How many machines of it may still be asked for; None: as many as of all offers together."""
+    """How many machines of it may still be requested; None: as many as of all offers together."""
     one_only: bool = False
-    """For the moment it is asked for no machine of a gang that needs several; of work that needs one machine, for any number."""
+    """It currently serves only work that needs one machine, for any number of machines, and no gang that needs several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """What may come. The empty supply is that of a pool that never grows.
+    """Machines that may join. The empty supply is that of a pool that never grows.
 
-    `room` is how many machines of all offers together may still be asked for; `reason` says in words why none may or none can be
-    had.
+    `room` is how many machines of all offers together may still be requested; `reason` says why none may be or none is available.
     """
 
     machines: tuple[ComingMachine, ...] = ()

@@ -1,4 +1,4 @@
-"""Machines that were launched for somebody and have run nothing yet: who of those still starts there."""
+"""Machines that have run nothing yet: which of the allocations that they were launched for can still start there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 
 
 class Unused:
-    """Of one snapshot, what its supply calls unused."""
+    """The unused machines of the supply of one snapshot."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
@@ -22,12 +22,12 @@ class Unused:
         return bool(self._gangs)
 
     def agents(self) -> Iterator[AgentId]:
-        """Those that may be given work, by id."""
+        """Those that accept work, by id."""
         return (id_ for id_ in self._snapshot.rooms if self._launched_for(id_)) if self else iter(())
 
     def expected(self, agent: AgentId, without: Allocation) -> Iterable[Allocation]:
-        """Whom the agent's machine was launched for and who can start on it, alone or as one of several; nobody, if `without`
-        is one of them."""
+        """The allocations that the agent's machine was launched for and that can start on it, alone or as one of several; empty if
+        `without` is one of them."""
         tokens = self._launched_for(agent)
         if without.id in tokens:
             return ()

@@ -1,7 +1,7 @@
-"""What would start it: single changes that somebody could make, each tried by the scheduler on the changed snapshot.
+"""Single changes that a user could make to start the allocation, each verified by the scheduler on the changed snapshot.
 
-Of changes that differ in size the least is named, found by halving: the scheduler has the last word on the one that is named. Where
-others have to leave first, it is asked again with these gone, so that nobody else takes the room.
+Of changes that differ in size the least is reported, found by bisection and verified. If other allocations must be preempted first,
+the scheduler decides again without them, so that no third allocation takes the slots.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from resolute_master.scheduler.rehearsal import PassesSpent, Rehearsal, Start
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 LARGEST_AGENT = 2**16
-"""Slots: a larger one more is not tried."""
+"""Slots: a larger additional agent is not tried."""
 
 LARGEST_WEIGHT = 1024
-"""Times the weight that it has: who needs more wants something else."""
+"""Maximum factor for the weight: beyond it, another change is more useful."""
 
 MORE_AGENT = AgentId("~one-more")
-"""Stands for a machine that is not there."""
+"""Id of a hypothetical agent."""
 
 
 class Change(StrEnum):
@@ -46,26 +46,26 @@ class Change(StrEnum):
     POOL = "pool"
     """The job is moved to this pool."""
     SLOTS = "slots"
-    """It asks for so many."""
+    """The request has this number of slots."""
     SINGLE_NODE = "single_node"
     """It need not run on one machine: false."""
     MAX_SLOTS = "max_slots"
     """The job's cap."""
     AGENT = "agent"
-    """This agent takes work again, on those of its slots that are not closed themselves."""
+    """This agent accepts work again, on its enabled slots."""
     AGENT_SLOTS = "agent_slots"
-    """This agent takes work again, on all its slots."""
+    """This agent accepts work again, on all its slots."""
     AGENTS = "agents"
-    """All agents take work again, on all their slots."""
+    """All agents accept work again, on all their slots."""
     BLOCKED_AGENTS = "blocked_agents"
-    """None is blocked for it any more: empty."""
+    """No agent is blocked for it: empty."""
     MORE_AGENTS = "more_agents"
-    """The pool has one more agent of so many slots."""
+    """The pool has one more agent with this number of slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """With this change it starts as `start` says. `now` is the value in force; empty where there is none."""
+    """With this change it starts as in `start`. `now` is the current value; empty if there is none."""
 
     change: Change
     value: str
@@ -83,7 +83,7 @@ _WORDS = {
     Change.WEIGHT: "weight {value} instead of {now}",
     Change.POOL: "pool {value} instead of {now}",
     Change.SLOTS: "{value} slot(s) instead of {now}",
-    Change.SINGLE_NODE: "leave to run on several machines (single_node: {value})",
+    Change.SINGLE_NODE: "permission to run on several machines (single_node: {value})",
     Change.MAX_SLOTS: "max_slots {value} instead of {now}",
     Change.AGENT: "agent {value} taking work again",
     Change.AGENT_SLOTS: "agent {value} taking work again on all its slots",
@@ -95,7 +95,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfs:
-    """`complete`: everything was tried; else the passes were spent before."""
+    """`complete`: every change was tried; otherwise the passes were used up."""
 
     found: tuple[WhatIf, ...]
     complete: bool
@@ -108,7 +108,7 @@ def what_if(
     rehearsal: Rehearsal,
     others: Mapping[PoolName, PoolSnapshot],
 ) -> WhatIfs:
-    """`base` is how it starts as things are; `others` are the pools to which its job could be moved."""
+    """`base` is how it starts without a change; `others` are the pools to which its job could be moved."""
     tries = _Tries(snapshot, allocation, base, rehearsal)
     found: list[WhatIf] = []
     try:
@@ -129,7 +129,7 @@ class _Tries:
         self._rehearsal = rehearsal
 
     def _start(self, changed: PoolSnapshot) -> Start | None:
-        """None when it starts no sooner than it would anyway, or others take the room of those who leave."""
+        """None if it starts no sooner than without the change, or if others take the slots of the victims."""
         if self._base is None:
             return self._rehearsal.lasting_start(changed, self._mine.id)
         found = self._rehearsal.start(changed, self._mine.id)
@@ -141,7 +141,7 @@ class _Tries:
             yield WhatIf(change=change, value=str(value), now=str(now), start=start)
 
     def _least(self, count: int, changed: Callable[[int], PoolSnapshot]) -> tuple[int, Start] | None:
-        """The least of the steps 1 to `count` with which it starts, if it starts with the last; more is taken to be better."""
+        """The least of the steps 1 to `count` with which it starts, if it starts with the last; assumes that more is better."""
         if count < 1 or (start := self._start(changed(count))) is None:
             return None
         found, low, high = start, 1, count
@@ -184,7 +184,7 @@ class _Tries:
             )
 
     def _ahead_of(self, job: Job) -> Iterator[WhatIf]:
-        """Ahead of the last one of its own priority for which that is enough."""
+        """Ahead of the last job of its own priority for which this suffices."""
         present = set(self._snapshot.job_allocations)
         rivals = [
             rival
@@ -193,9 +193,9 @@ class _Tries:
         ]
         positions = {rival.queue_position for rival in rivals}
 
-        @cache  # not put in order before it is known that ahead of all of them is enough
+        @cache  # sorted only if a place ahead of all of them suffices
         def order() -> Sequence[Job]:
-            # Of those that came at one moment, ahead of the first: between them there is no number.
+            # Of jobs submitted at one moment, ahead of the first: there is no number between them.
             firsts = {each.queue_position: each for each in sorted(rivals, key=lambda each: each.place, reverse=True)}
             return list(firsts.values())
 
@@ -211,7 +211,8 @@ class _Tries:
             yield WhatIf(change=Change.AHEAD_OF, value=order()[found[0] - 1].id, start=found[1])
 
     def _weight(self, job: Job) -> Iterator[WhatIf]:
-        """To a tenth of the weight that it has. What is tried is what is told: where shares are equal, the last digit counts."""
+        """To a tenth of its weight. The reported value is exactly the one that was tried: with equal shares the last digit
+        matters."""
         scale = job.weight / 10
 
         def told(step: int) -> str:
@@ -232,7 +233,7 @@ class _Tries:
             there = other.with_job(job.moved_to(name)).with_allocation(replace(self._mine, pool=name))
             yield from self._one(Change.POOL, name, there, self._snapshot.policy.name)
 
-    # -- what it asks for ------------------------------------------------------------------------------------------
+    # -- the request -----------------------------------------------------------------------------------------------
 
     def of_the_request(self) -> Iterator[WhatIf]:
         yield from self._fewer_slots()
@@ -246,7 +247,7 @@ class _Tries:
         return self._snapshot.with_allocation(replace(self._mine, **changes))  # type: ignore[arg-type]
 
     def _fewer_slots(self) -> Iterator[WhatIf]:
-        """The most with which it starts: on one agent, or on whole agents of one size."""
+        """The most slots with which it starts: on one agent, or on whole agents of one size."""
         wanted, best = self._mine.slots_needed, None
         for sizes in self._smaller(wanted):
             found = self._largest(sizes)
@@ -260,7 +261,7 @@ class _Tries:
         return None if found is None else (sizes[found[0] - 1], found[1])
 
     def _smaller(self, wanted: int) -> Iterator[range]:
-        """Series of smaller requests of one kind, the largest first: fewer are as easy to place. None is of more than there is."""
+        """Series of smaller requests of one kind, the largest first, bounded by the capacity: fewer slots are as easy to place."""
         largest = min(wanted - 1, self._snapshot.sizes.last_key() or 0)
         yield range(largest, 0, -1)
         supply = self._snapshot.supply
@@ -287,7 +288,7 @@ class _Tries:
             yield from self._one(Change.MORE_AGENTS, size, self._snapshot.with_agent(self._another(size)))
 
     def _of_agent(self, agent: Agent) -> Iterator[WhatIf]:
-        """Its own switches first: its slots have theirs."""
+        """The flags of the agent first, then those of its slots."""
         whole, some = switched_on(agent), False
         if whole != agent:
             for found in self._one(Change.AGENT, agent.id, self._snapshot.with_agent(whole)):

@@ -125,9 +125,9 @@ async def test_the_queue_says_why_each_job_waits_as_the_explanation_of_it_does(t
         told = {id_: (await world.get(f"/api/v1/jobs/{id_}/explain"))["reason"] for id_ in reasons}
         assert reasons == told and sorted(reasons) == ["2", "3", "4", "5"], "a paused one is in no queue"
         assert told == {
-            "2": "It waits for 1 slot(s): agent-1 is kept for it until enough of what runs there has ended, and this pool "
-            "preempts nobody.",
-            "3": "It waits for 2 slot(s): no slot is free, and this pool preempts nobody.",
+            "2": "It waits for 1 slot(s): agent-1 is kept for it until enough of the work there has ended, and this pool "
+            "does not preempt.",
+            "3": "It waits for 2 slot(s): no slot is free, and this pool does not preempt.",
             "4": "It can never start here: it needs 64 slots on whole machines of one size, and the pool's machines by slots "
             "are: 1 of 2.",
             "5": "It waits for 1 slot(s): no agent of the pool takes work, and the pool launches no machines.",

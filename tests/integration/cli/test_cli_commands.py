@@ -177,7 +177,7 @@ def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shel
 
 
 def test_the_list_of_jobs_tells_people_why_those_that_wait_do(det: Shell, master: FakeMaster) -> None:
-    reason = "It waits for 2 slot(s) of machines that are on their way."
+    reason = "It waits for 2 slot(s) of machines that are starting."
     waits = replace(a_job(2), reason=reason, summary=JobSummary(jobs_ahead=1, state=JobState.QUEUED))
     master.jobs = (RBACJob(full=a_job()), RBACJob(full=waits), RBACJob(limited=a_limited_job()))
     header, _, runs, *others = det.ok("job", "list").splitlines()

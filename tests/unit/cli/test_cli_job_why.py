@@ -63,9 +63,9 @@ def test_a_plan_is_printed_with_its_reasons(file: str) -> None:
         0,
         "Pool default at 2026-01-01T00:00:00+00:00:\n"
         "  ask old to save and end: its slots go to new, which has priority 42 before 90\n"
-        "  keep a1 (2 slot(s)) for new until those that were asked to leave have left\n"
+        "  keep a1 (2 slot(s)) for new until the preempted allocations have ended\n"
         "Waiting:\n"
-        "  new of job new: It waits for 2 slot(s) on a1: old must leave first.\n",
+        "  new of job new: It waits for 2 slot(s) on a1: old must end first.\n",
         "",
     )
 
@@ -82,8 +82,8 @@ def test_a_job_of_the_file_is_explained(file: str) -> None:
     code, out, _ = det("job", "schedule", "--snapshot", file, "--set", "policy.preemption=false", "--explain", "new")
     assert code == 0
     assert out.splitlines()[0] == (
-        "Job new is QUEUED: It waits for 2 slot(s): a1 is kept for it until enough of what runs there has ended, and this "
-        "pool preempts nobody."
+        "Job new is QUEUED: It waits for 2 slot(s): a1 is kept for it until enough of the work there has ended, and this "
+        "pool does not preempt."
     )
     assert "  - old of job low, which has 4 slot(s) on a1" in out
     assert "  - one more agent of 4 slot(s): now" in out
@@ -125,11 +125,9 @@ def test_machines_are_asked_for_only_where_the_pool_may(tmp_path: Path, supply: 
         ("{", "is not JSON"),
         (
             '{"agents": {"a": 4}, "tasks": {"r": {"slots": 2}, "r": {"slots": 4}}}',
-            """the key 'r' stands twice in one mapping (values {"slots": 2} and {"slots": 4}); name one of the two otherwise""",
+            """the key 'r' occurs twice in one mapping (values {"slots": 2} and {"slots": 4}); rename or remove one of them""",
         ),
-        pytest.param(
-            '{"agents": ' + "[" * 200_000, "lists and mappings lie in each other more than 16 deep", id="too deep"
-        ),
+        pytest.param('{"agents": ' + "[" * 200_000, "lists and mappings are nested more than 16 deep", id="too deep"),
         ('{"agents": {"a": 1000000000}}', "they have 1000000000 slots in all ('a' alone 1000000000); at most 1048576"),
         ('{"agent": {}}', "<snapshot>.agent: is not a known key; did you mean 'agents'?"),
     ],
@@ -208,7 +206,7 @@ def test_the_experiment_of_an_id_is_told_at_its_first_mention() -> None:
     answer = ExplainJobResponse(
         job_id="j",
         state="QUEUED",
-        reason="It waits for 2 slot(s) on a1: r.1 must leave first.",
+        reason="It waits for 2 slot(s) on a1: r.1 must end first.",
         first_ahead=("k", "kk"),
         jobs_ahead=2,
         blockers=JobBlockers(running=(BlockingWork(allocation_id="r.1", job_id="k", slots=2),), running_count=1),
@@ -219,7 +217,7 @@ def test_the_experiment_of_an_id_is_told_at_its_first_mention() -> None:
         ),
     )
     assert list(explanation_lines(answer)) == [
-        "Job j (experiment 3, mine) is QUEUED: It waits for 2 slot(s) on a1: r.1 (experiment 2, theirs) must leave first.",
+        "Job j (experiment 3, mine) is QUEUED: It waits for 2 slot(s) on a1: r.1 (experiment 2, theirs) must end first.",
         "Ahead of it: k (experiment 2, theirs), kk",
         "In its way; without all of this it would start now:",
         "  - r.1 of job k, which has 2 slot(s) on no agent",

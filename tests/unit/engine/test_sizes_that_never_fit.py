@@ -58,7 +58,7 @@ async def test_nothing_is_bought_for_it_and_the_next_is_served(
         assert engine.state.all(Instance) == ()
         fits = await an_experiment(engine, owner, a_config(slots=8))
         assert [instance.slots for instance in engine.state.all(Instance)] == [4, 4]
-        assert await reason(engine, fits) == "It waits for 8 slot(s) of machines that are on their way."
+        assert await reason(engine, fits) == "It waits for 8 slot(s) of machines that are starting."
         assert (await reason(engine, never)).startswith("It can never start here")
 
 
@@ -68,6 +68,6 @@ async def test_of_two_that_fit_the_second_is_told_that_the_machines_go_to_the_fi
         await an_experiment(engine, owner, a_config(slots=8))
         second = await an_experiment(engine, owner, a_config(slots=4))
         assert await reason(engine, second) == (
-            "It waits for 4 slot(s): no agent of the pool takes work, the 2 machine(s) on their way are for work that comes "
-            "before it, and no machine can be had (the pool has its 2 machine(s))."
+            "It waits for 4 slot(s): no agent of the pool takes work, the 2 starting machine(s) are for work that comes "
+            "before it, and no machine is available (the pool has its 2 machine(s))."
         )

@@ -131,7 +131,7 @@ def test_many_are_told_what_each_is_told_alone_and_what_runs_nothing() -> None:
     assert told == {job.id: explain(busy, job.id).reason for job in jobs if job.id != "low"}
     assert told[JobId("capped")].startswith("It waits for its own job: max_slots allows 1")
     assert told[JobId("huge")].startswith("It can never start here")
-    assert "others are asked to leave only after" in told[JobId("high")]
+    assert "other work is preempted only after" in told[JobId("high")]
     assert len(set(told.values())) == 5
 
 
@@ -141,9 +141,9 @@ def test_machines_on_their_way_for_others_are_named_where_there_is_no_agent_yet(
     work = [waiting("h", "high", 4), waiting("m", "mine", 4)]
     full = pool([], *work, supply=supply, scaling=elastic(slots=4, max_instances=1))
     assert reasons_of(full, [JobId("high"), MINE]) == {
-        "high": "It waits for 4 slot(s) of machines that are on their way.",
-        MINE: "It waits for 4 slot(s): no agent of the pool takes work, the 1 machine(s) on their way are for work that comes "
-        "before it, and no machine can be had (the pool has its 1 machine(s)).",
+        "high": "It waits for 4 slot(s) of machines that are starting.",
+        MINE: "It waits for 4 slot(s): no agent of the pool takes work, the 1 starting machine(s) are for work that comes "
+        "before it, and no machine is available (the pool has its 1 machine(s)).",
     }
 
 
@@ -161,7 +161,7 @@ def test_a_reservation_names_the_agents_and_the_queue() -> None:
     found = why([an_agent("a", 4)], on(waiting("r", "high", 2), {"a": (0, 1)}), waiting("w", "mine", 4))
     assert found.state is JobState.QUEUED
     assert found.reason == (
-        "It waits for 4 slot(s): a is kept for it until enough of what runs there has ended, and this pool preempts nobody."
+        "It waits for 4 slot(s): a is kept for it until enough of the work there has ended, and this pool does not preempt."
     )
     assert "1 job(s) of the pool come before it." in found.details
     assert "2 of 4 slots are free, at most 2 of them on one agent." in found.details
@@ -173,15 +173,15 @@ def test_a_reservation_tells_that_a_bought_machine_may_be_given_back_while_it_id
     agents = [an_agent("a", 4, instance="i-a"), an_agent("b", 4, instance="i-b")]
     full = replace(elastic(slots=4, max_instances=2), idle_timeout_s=10.0)
     found = why(agents, *work, scaling=full)
-    assert found.reason.startswith("It waits for 8 slot(s): a, b are kept for it until enough of what runs there")
-    assert [each for each in found.details if "given back" in each] == [
-        "a may be given back meanwhile: of machines without work a reservation keeps none for longer than "
-        "max_idle_agent_period (10 s). The pool then asks for others when there is room for all that it needs."
+    assert found.reason.startswith("It waits for 8 slot(s): a, b are kept for it until enough of the work there")
+    assert [each for each in found.details if "released" in each] == [
+        "a may be released meanwhile: a reservation keeps no machine without work for longer than max_idle_agent_period (10 s). "
+        "The pool then requests others when it can have all that the work needs."
     ]
     leaves = [leaving(work[0]), work[1]]
-    assert not [each for each in why(agents, *leaves, scaling=full).details if "given back" in each]
+    assert not [each for each in why(agents, *leaves, scaling=full).details if "released" in each]
     assert not [
-        each for each in why([an_agent("a", 4), agents[1]], *work, scaling=full).details if "given back" in each
+        each for each in why([an_agent("a", 4), agents[1]], *work, scaling=full).details if "released" in each
     ]
 
 
@@ -190,20 +190,20 @@ def test_room_that_is_kept_for_another_is_named() -> None:
     found = why([an_agent("a", 4)], on(waiting("r", "high", 2), {"a": (0, 1)}), *work)
     assert found.reason == (
         "It waits for 2 slot(s): the free slots that would hold it are kept for others "
-        "(a is kept for big.1 until enough of what runs there has ended)."
+        "(a is kept for big.1 until enough of the work there has ended)."
     )
-    assert "a is kept for big.1 until enough of what runs there has ended." in found.details
+    assert "a is kept for big.1 until enough of the work there has ended." in found.details
 
 
 def test_those_who_must_leave_are_named() -> None:
     old = on(waiting("r", "low", 4), {"a": (0, 1, 2, 3)})
     preempts = why([an_agent("a", 4)], old, waiting("w", "mine", 4), preemption=True)
-    assert preempts.reason == "It waits for 4 slot(s) on a: r.1 must leave first."
+    assert preempts.reason == "It waits for 4 slot(s) on a: r.1 must end first."
     assert why([an_agent("a", 4)], leaving(old), waiting("w", "mine", 4)).reason == preempts.reason
 
 
-AND_NOBODY_LEAVES = "and nobody leaves for what could not be preempted again while others have a reservation."
-NOTHING_MAKES_ROOM = "and nothing that would have to leave for it makes enough room."
+AND_NOBODY_LEAVES = "and non-preemptible work preempts nothing while earlier work has a reservation."
+NOTHING_MAKES_ROOM = "and the work that could be preempted for it does not free enough slots."
 
 
 def test_a_reservation_of_another_spares_others_what_could_not_be_preempted_again_its_own_does_not() -> None:
@@ -211,13 +211,13 @@ def test_a_reservation_of_another_spares_others_what_could_not_be_preempted_agai
     fixed = waiting("w", "mine", 4, preemptible=False)
     first = why([an_agent("a", 4)], full, fixed, preemption=True)
     assert first.reason == (
-        f"It waits for 4 slot(s): a is kept for it until enough of what runs there has ended, {NOTHING_MAKES_ROOM}"
+        f"It waits for 4 slot(s): a is kept for it until enough of the work there has ended, {NOTHING_MAKES_ROOM}"
     )
     three = [an_agent("a", 4), an_agent("b", 4), an_agent("small", 1)]
     also_full = on(waiting("r2", "high", 4), {"b": (0, 1, 2, 3)})
     before = why(three, full, also_full, fixed, waiting("late", "low", 4), preemption=True)
     assert before.reason == first.reason
-    assert "b is kept for late.1 until enough of what runs there has ended." in before.details
+    assert "b is kept for late.1 until enough of the work there has ended." in before.details
     behind = why([an_agent("a", 4)], full, waiting("big", "high", 4), fixed, preemption=True)
     assert behind.reason == f"It waits for 4 slot(s): no slot is free, {AND_NOBODY_LEAVES}"
 
@@ -229,7 +229,7 @@ def test_fair_share_spares_nobody_for_a_reservation() -> None:
     jobs = [a_job("high"), a_job("early", second=1), a_job("mine", second=5)]
     work = [*running, waiting("gang", "early", 8), fixed]
     found = why(agents, *work, jobs=jobs, scheduler=SchedulerKind.FAIR_SHARE)
-    assert "a, b are kept for gang.1 until enough of what runs there has ended." in found.details
+    assert "a, b are kept for gang.1 until enough of the work there has ended." in found.details
     assert found.reason == f"It waits for 4 slot(s): no slot is free, {NOTHING_MAKES_ROOM}"
 
 
@@ -238,13 +238,13 @@ def test_what_runs_on_a_closed_slot_is_not_in_the_way_and_keeps_its_machine() ->
     agents = [replace(closed("a", 3, 2, draining=True), instance_id=InstanceId("i-a")), an_agent("b", 2)]
     gang = waiting("w", "mine", 4)
     left = why(agents, leaving(drained), leaving(full), gang)
-    assert left.reason == "It waits for 4 slot(s) on a, b: r.1 must leave first."
+    assert left.reason == "It waits for 4 slot(s) on a, b: r.1 must end first."
     assert left.start is not None and left.start.after == (full.id,)
     kept = why(agents, drained, full, gang)
     assert kept.blockers == Blockers(running=(full.id,), smallest=True)
     scaling = elastic(slots=2, max_instances=2)
-    assert not [each for each in why(agents, drained, full, gang, scaling=scaling).details if "given back" in each]
-    assert [each for each in why(agents, full, gang, scaling=scaling).details if "a may be given back" in each]
+    assert not [each for each in why(agents, drained, full, gang, scaling=scaling).details if "released" in each]
+    assert [each for each in why(agents, full, gang, scaling=scaling).details if "a may be released" in each]
 
 
 @pytest.mark.parametrize("part", [{"enabled": False}, {"draining": True}])
@@ -279,7 +279,7 @@ def test_blocked_agents_are_the_reason_where_their_free_slots_would_do() -> None
     agents = [an_agent("a", 4), an_agent("b", 4)]
     found = why(agents, full, waiting("big", "high", 4, blocked_agents=(AgentId("a"),)), mine)
     assert found.reason == (
-        "It waits for 4 slot(s): agents whose free slots would hold it are blocked for it (a), and this pool preempts nobody."
+        "It waits for 4 slot(s): agents whose free slots would hold it are blocked for it (a), and this pool does not preempt."
     )
     gang = waiting("w", "mine", 8, blocked_agents=(AgentId("a"),))
     pair = [*agents, an_agent("c", 4)]
@@ -293,7 +293,7 @@ def test_free_slots_of_blocked_agents_are_not_denied_where_they_are_too_few() ->
     blocked: dict[str, Any] = {"blocked_agents": (AgentId("a"),)}
     found = why(agents, full, waiting("big", "high", 4), waiting("w", "mine", 4, **blocked))
     assert found.reason == (
-        "It waits for 4 slot(s): no slot is free on an agent that is not blocked for it, and this pool preempts nobody."
+        "It waits for 4 slot(s): no slot is free on an agent that is not blocked for it, and this pool does not preempt."
     )
     aux = why(
         agents,
@@ -326,15 +326,15 @@ def test_an_elastic_pool_counts_with_what_it_could_launch() -> None:
     fits = why([], waiting("w", "mine", 40), scaling=elastic(8, max_instances=5))
     assert (
         fits.reason
-        == "It waits for 40 slot(s): no agent of the pool takes work, and no machine can be had (the pool may not ask for more)."
+        == "It waits for 40 slot(s): no agent of the pool takes work, and no machine is available (the pool may not launch more)."
     )
     never = why([an_agent("a", 8, instance="a")], waiting("w", "mine", 48), scaling=elastic(8, max_instances=5))
     assert never.reason.startswith("It can never start here")
 
 
 NONE_TAKES_WORK = "no agent of the pool takes work, and "
-GO_TO_OTHERS = NONE_TAKES_WORK + "the machines that may be asked for go to work that comes before it."
-WOULD_NOT_HOLD = NONE_TAKES_WORK + "those that may be asked for now would not hold it"
+GO_TO_OTHERS = NONE_TAKES_WORK + "the machines that may be launched go to work that comes before it."
+WOULD_NOT_HOLD = NONE_TAKES_WORK + "those that may be launched now would not hold it"
 
 
 def without_machines(*allocations: Allocation, offers: dict[str, int], most: int, **policy: Any) -> str:
@@ -456,7 +456,7 @@ def test_a_size_that_never_fits_is_told_so_before_there_is_a_machine() -> None:
         "needs 9 slots exactly on whole machines, and the pool's machines by slots are at most: 2 of 6, 2 of 4."
     )
     assert without_machines(waiting("w", "mine", 8), offers={"o": 4, "p": 6}, most=2) == (
-        "It waits for 8 slot(s) of machines that the pool may ask for."
+        "It waits for 8 slot(s) of machines that the pool may launch."
     )
 
 
@@ -472,7 +472,7 @@ def test_machines_that_are_too_few_or_too_small_for_now_go_to_nobody() -> None:
     gang = waiting("w", "mine", 8)
     few = why([shut], gang, supply=supply, scaling=elastic(4, max_instances=2))
     assert few.reason == f"It waits for 8 slot(s): {WOULD_NOT_HOLD}."
-    assert "The pool may ask for 1 more machine(s)." in few.details
+    assert "The pool may launch 1 more machine(s)." in few.details
     refused = replace(supply, room=2, offers=(AvailableOffer(offer_id="m", slots=4, one_only=True),), reason="m: no 2")
     assert why([], gang, supply=refused, scaling=elastic(4, max_instances=2)).reason.endswith(
         WOULD_NOT_HOLD + " (m: no 2)."
@@ -480,8 +480,8 @@ def test_machines_that_are_too_few_or_too_small_for_now_go_to_nobody() -> None:
     coming = replace(supply, machines=(ComingMachine(instance=InstanceId("i-1"), slots=4, gangs=("h.1",)),))
     behind = why([], waiting("h", "high", 4), gang, supply=coming, scaling=elastic(4, max_instances=2))
     assert behind.reason == (
-        "It waits for 8 slot(s): no agent of the pool takes work, the 1 machine(s) on their way are for work that comes "
-        "before it, and those that may be asked for now would not hold it."
+        "It waits for 8 slot(s): no agent of the pool takes work, the 1 starting machine(s) are for work that comes "
+        "before it, and those that may be launched now would not hold it."
     )
     # Machines of one gang are bought in one size, so that a mix is never asked for, though the pool could come to have it.
     mix = without_machines(waiting("w", "mine", 12), offers={"o": 4, "p": 8}, most=2, heterogeneous_fits=True)
@@ -494,19 +494,19 @@ def test_an_empty_pool_says_why_it_launches_none() -> None:
     )
     supply = Supply(reason="m: no capacity until 12:00")
     found = why([], waiting("w", "mine"), supply=supply, scaling=elastic())
-    assert "no machine can be had (m: no capacity until 12:00)" in found.reason
+    assert "no machine is available (m: no capacity until 12:00)" in found.reason
     assert "The pool can get no more machines now: m: no capacity until 12:00." in found.details
 
 
 def test_machines_on_their_way_and_those_that_can_be_had() -> None:
     machine = ComingMachine(instance=InstanceId("i1"), slots=8, expected_at=at(30), gangs=("w.1",))
     found = why([], waiting("w", "mine", 8), supply=Supply(machines=(machine,)), scaling=elastic())
-    assert found.reason == "It waits for 8 slot(s) of machines that are on their way."
-    assert "Machine i1 with 8 slot(s) is on its way, expected at 00:00:30 UTC, launched for it." in found.details
+    assert found.reason == "It waits for 8 slot(s) of machines that are starting."
+    assert "Machine i1 with 8 slot(s) is starting, expected at 00:00:30 UTC, launched for it." in found.details
     offered = Supply(offers=(AvailableOffer(offer_id="m", slots=8),), room=2)
     had = why([], waiting("w", "mine", 8), supply=offered, scaling=elastic())
-    assert had.reason == "It waits for 8 slot(s) of machines that the pool may ask for."
-    assert "The pool may ask for 2 more machine(s)." in had.details
+    assert had.reason == "It waits for 8 slot(s) of machines that the pool may launch."
+    assert "The pool may launch 2 more machine(s)." in had.details
 
 
 def test_agents_that_take_no_work_are_listed_with_the_reason() -> None:
@@ -523,7 +523,7 @@ def test_agents_that_take_no_work_are_listed_with_the_reason() -> None:
     for line in ("a takes no new work: it is draining", "b takes no new work: it is disabled"):
         assert f"Agent {line}." in found.details
     assert "Agent c takes no new work: it is out of contact." in found.details
-    assert "Agent d takes no new work: it is going away (interruption)." in found.details
+    assert "Agent d takes no new work: it has a notice (interruption)." in found.details
     assert "Agents that are blocked for it: e." in found.details
 
 

@@ -127,7 +127,7 @@ def test_an_elastic_pool_is_one_with_a_supply() -> None:
     supply = {"max_instances": 3, "offers": {"m": {"slots": 4}}}
     decided = decide({"agents": {"a": 4}, "tasks": {"w": {"slots": 8}}, "supply": supply})
     assert decided.machines == ("w",)
-    assert "machines that the pool may ask for" in decided.waiting[0]["reason"]
+    assert "machines that the pool may launch" in decided.waiting[0]["reason"]
     read = read_snapshot({"agents": {"a": 4}, "supply": supply}).supply
     assert (read.room, [offer.room for offer in read.offers]) == (2, [None])
 
@@ -151,7 +151,7 @@ def test_no_mix_of_sizes_is_looked_for_that_would_take_all_memory() -> None:
         "tasks": {"t": {"slots": 10**12 + 1}},
         "supply": {"max_instances": 10**12, "offers": offers, "room": 0},
     }
-    assert "no machine can be had" in decide(data).waiting[0]["reason"]
+    assert "no machine is available" in decide(data).waiting[0]["reason"]
     few = decide(data, ["supply.max_instances=2", "tasks.t.slots=11"])
     assert "can never start" in few.waiting[0]["reason"]
     assert "can never start" in decide(data, ["supply.max_instances=1000"]).waiting[0]["reason"]
@@ -200,8 +200,8 @@ def test_an_offer_may_have_less_room_than_the_pool() -> None:
     def world(room: int) -> dict[str, Any]:
         return {"agents": {"a": 4}, "tasks": {"w": {"slots": 12}}, "supply": supply(room)}
 
-    assert "machines that the pool may ask for" in decide(world(3)).waiting[0]["reason"]
-    assert "machines that the pool may ask for" not in decide(world(1)).waiting[0]["reason"]
+    assert "machines that the pool may launch" in decide(world(3)).waiting[0]["reason"]
+    assert "machines that the pool may launch" not in decide(world(1)).waiting[0]["reason"]
     assert write_snapshot(read_snapshot(world(1)))["supply"]["offers"]["m"]["room"] == 1
 
 
@@ -290,11 +290,11 @@ def test_names_and_addresses_of_people_and_machines_are_not_in_a_file() -> None:
         ),
         (
             {"tasks": {"t": {"leaving": True}}},
-            "<snapshot>.tasks.t.leaving: is not so of what waits (value true); say where it runs (on), with {} if it",
+            "<snapshot>.tasks.t.leaving: is not possible for a pending task (value true); say where it runs (on), with {} if it",
         ),
         (
             {"agents": {"a": 1, "b": 1}, "tasks": {"t": {"single_node": True, "on": {"a": 1, "b": 1}}}},
-            "<snapshot>.tasks.t.single_node: is not so (value true): it runs on a, b; name one of them, or leave single_node",
+            "<snapshot>.tasks.t.single_node: is contradicted (value true): it runs on a, b; name one of them, or omit single_node",
         ),
         ({"jobs": {"": {}}}, "<snapshot>.jobs: one of them has an empty name; give each a name"),
         ({"tasks": {"": {}}}, "<snapshot>.tasks: one of them has an empty name; give each a name"),
@@ -302,7 +302,7 @@ def test_names_and_addresses_of_people_and_machines_are_not_in_a_file() -> None:
             {"supply": {"offers": {"": {"slots": 4}}, "machines": {"": {"slots": 4}}}},
             "<snapshot>.supply.machines: one of them has an empty name; give each a name\n  <snapshot>.supply.offers: one",
         ),
-        ({"usage": {"me": 1.0}}, "<snapshot>.usage.me: is not the name of a user here; write <workspace>/<user>"),
+        ({"usage": {"me": 1.0}}, "<snapshot>.usage.me: is not a user; write <workspace>/<user>"),
         (
             {"policy": {"type": "priority", "hierarchical_shares": True}},
             "<snapshot>.policy.hierarchical_shares: belongs to the fair_share scheduler (value true); remove it",
@@ -381,7 +381,7 @@ def test_what_a_live_pool_may_come_to_is_read() -> None:
 def test_what_lies_too_deep_is_refused_in_words(depth: int) -> None:
     text = "[" * depth + "]" * depth
     for change in (lambda: parsed(text), lambda: edited({}, [f"tasks={text}"])):
-        with pytest.raises(InvalidInput, match="lists and mappings lie in each other more than 16 deep"):
+        with pytest.raises(InvalidInput, match="lists and mappings are nested more than 16 deep"):
             change()
     assert parsed("[" * 16 + "]" * 16) is not None
 
@@ -412,7 +412,7 @@ def test_a_task_that_names_no_job_has_one_that_can_be_changed() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ('tasks.t={"slots": 1, "slots": 2}', "the key 'slots' stands twice in one mapping (values 1 and 2); name one"),
+        ('tasks.t={"slots": 1, "slots": 2}', "the key 'slots' occurs twice in one mapping (values 1 and 2); rename"),
         ("policy", "'policy': write it as <key>=<value>, for instance policy.preemption=true"),
         ("jobs.lte.priority=1", "there is no job 'lte' in the snapshot; did you mean 'late'?"),
         ("agents.z.enabled=false", "there is no agent 'z' in the snapshot"),

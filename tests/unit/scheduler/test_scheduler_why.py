@@ -139,7 +139,10 @@ def test_the_least_weight_is_named() -> None:
     found = told([an_agent("a", 4)], *work, jobs=jobs, scheduler=SchedulerKind.FAIR_SHARE)
     value, after = changes(found)["weight"]
     assert float(value) > 1.0 and len(after) == 2
-    assert "Its job holds 0 slot(s) at weight 1; free slots go to who holds least for its weight." in found.details
+    assert (
+        "Its job holds 0 slot(s) at weight 1; free slots go to the job that holds the least for its weight."
+        in found.details
+    )
 
 
 def test_other_pools_fewer_slots_and_more_machines_are_named() -> None:
@@ -227,9 +230,9 @@ def test_what_a_user_is_charged_for_the_past_is_told() -> None:
 def test_patience_is_named_with_its_end() -> None:
     work = [on(waiting("r", "low", 4), {"a": ALL}), waiting("w", "mine", 4)]
     grace = told([an_agent("a", 4)], *work, preemption=True, preemption_grace_s=7200.0)
-    assert "others are asked to leave only after its preemption_grace, at 02:00:00 UTC" in grace.reason
+    assert "other work is preempted only after its preemption_grace, at 02:00:00 UTC" in grace.reason
     young = told([an_agent("a", 4)], *work, preemption=True, min_runtime_s=7200.0)
-    assert "others are asked to leave only after they have run for the min_runtime of 7200 s" in young.reason
+    assert "other work is preempted only after they have run for the min_runtime of 7200 s" in young.reason
 
 
 def test_an_answer_without_enough_passes_says_what_it_did_not_find_out() -> None:

@@ -50,7 +50,7 @@ def test_work_whose_own_machine_is_starting_takes_no_machine_launched_for_other_
     assert [gang.token for gang in schedule(snapshot).demand.gangs] == ["small.1"], "its own machine is still wanted"
     reason = explain(snapshot, JOBS[1].id).reason
     assert reason == (
-        "It waits for 1 slot(s) of machines that are on their way; a is left to large.1, for which it was launched."
+        "It waits for 1 slot(s) of machines that are starting; a is left to large.1, for which it was launched."
     )
 
 

@@ -13,7 +13,7 @@ from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supply
-from resolute_master.scheduler.wait_or_evict import LEAVE_S, URGENCY, expected_wait_s, never_pays, waits_rather
+from resolute_master.scheduler.wait_or_evict import LEAVE_S, URGENCY, expected_wait_s, never_pays, waiting_is_cheaper
 from support.pools import NOW, a_job, a_policy, an_agent, elastic, evicts, on, waiting
 
 JOBS = [a_job("high", priority=10), a_job("low", priority=90)]
@@ -37,12 +37,12 @@ JOBS = [a_job("high", priority=10), a_job("low", priority=90)]
 )
 def test_the_rule(slots: int, wait_s: float | None, victim_slots: int, lost_s_per_slot: float, waits: bool) -> None:
     lost = lost_s_per_slot * slots
-    assert waits_rather(slots=slots, wait_s=wait_s, victim_slots=victim_slots, lost_slot_s=lost) is waits
+    assert waiting_is_cheaper(slots=slots, wait_s=wait_s, victim_slots=victim_slots, lost_slot_s=lost) is waits
 
 
 def test_a_longer_wait_speaks_for_evicting_and_more_lost_work_against_it() -> None:
     def waits(wait_s: float, lost: float) -> bool:
-        return waits_rather(slots=2, wait_s=wait_s, victim_slots=2, lost_slot_s=lost)
+        return waiting_is_cheaper(slots=2, wait_s=wait_s, victim_slots=2, lost_slot_s=lost)
 
     for lost in (0.0, 100.0, 1000.0):
         found = [waits(wait_s, lost) for wait_s in range(0, 2000, 10)]
