@@ -16,7 +16,7 @@ DEFAULT_SAVE_S = 60.0
 """How long work is taken to need for a save and its end before any has been measured."""
 
 SAVE_MARGIN = 1.5
-"""The next save may take so many times as long as those that were measured."""
+"""Factor by which the next save may exceed the measured ones."""
 
 LEAST_SAVE_S = 5.0
 """However quick the measured ones were: the request has to reach the task, and its end the master."""
@@ -83,7 +83,7 @@ NOTHING = Rate()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """Nothing new is begun, and what runs was asked to save and end. `until` None: until somebody raises the limit."""
+    """Nothing starts, and running work was asked to save and end. `until` None: until the limit is raised."""
 
     reason: str
     since: datetime
@@ -157,7 +157,7 @@ class Account:
         return self.rate_per_hour * (until - since).total_seconds() / 3600.0
 
     def paying(self, more: Rate, now: datetime) -> Account:
-        """It spends so much more, or less, from now on."""
+        """Its rate changes by this amount from now on."""
         rate = self.rate + more
         return replace(
             self.until(now), rate_per_hour=_rounded(rate.per_hour), moving_rate_per_hour=_rounded(rate.moving_per_hour)

@@ -1,4 +1,4 @@
-"""Commands about what people set up: templates, workspaces with their projects, and which pools are for whom.
+"""Commands about administrative objects: templates, workspaces with their projects, and bindings of pools.
 
 Asked of the engine like all others; `domain.commands` names them all.
 """

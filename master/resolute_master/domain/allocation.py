@@ -15,7 +15,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId
 from resolute_master.domain.worth import ORDINARY, Worth
 
 EVICTION_COUNTS_S = 600.0
-"""Where it is chosen who leaves, each time that its task has made room for another before counts as so much lost work: whoever has
+"""In the choice of victims, each earlier preemption of the task counts as this much lost work: an allocation that has
 just been started again has the least to lose, and it would be the same one each time."""
 
 
@@ -97,7 +97,7 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     preemption_timeout_s: float = 3600.0
     blocked_agents: tuple[AgentId, ...] = ()
     reserved_agents: tuple[AgentId, ...] = ()
-    """While it waits: where room was reserved for it until enough of what runs there has ended."""
+    """While it is pending: the agents that are reserved for it until enough of the work there has ended."""
     state: AllocationState = AllocationState.PENDING
     containers: tuple[Container, ...] = ()
     ports: Mapping[str, int] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def counted_since(self) -> datetime:
-        """As `wasted_since` where it is chosen who leaves."""
+        """As `wasted_since`, for the choice of victims."""
         return self.wasted_since - timedelta(seconds=EVICTION_COUNTS_S * self.evictions)
 
     @property

@@ -130,7 +130,7 @@ key_of: Callable[[Entity], EntityKey] = attrgetter("id")
 
 
 class Decision(Struct, frozen=True, kw_only=True, gc=False):
-    """One decision in words, for people: what was done to whom and why."""
+    """One decision as text, for users: the action, its subject and the reason."""
 
     at: datetime
     pool: str

@@ -222,7 +222,7 @@ class KillTrial(Struct, frozen=True, kw_only=True, gc=False):
 class UpdateJob(Struct, frozen=True, kw_only=True, gc=False):
     """None leaves a field as it is. Moving to another pool preempts what runs, so that it moves.
 
-    `ahead_of` or `behind_of` names the job beside which it is to stand in the queue, with that one's priority.
+    `ahead_of` or `behind_of` names its new neighbour in the queue, whose priority it gets.
     """
 
     job: JobId

@@ -122,7 +122,7 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """All of the configuration, read anew each time: whoever needs much of it asks once."""
+        """The whole configuration, parsed at each call: a caller that needs several parts should keep it."""
         return _whole.decode(self.configuration)
 
     def with_settings(self, block: str, settings: Mapping[str, Any]) -> Experiment:

@@ -79,7 +79,7 @@ class Instance:
         return self.offer is not None and self.offer.price_moves
 
     def at_price(self, per_hour: float, now: datetime) -> Instance:
-        """It costs so much from now on. Equal to itself at the price that it has; a clock that goes back takes nothing back."""
+        """With a price from now on. Unchanged if the price is the same; a clock that goes back changes nothing."""
         if per_hour == self.price_per_hour:
             return self
         since = self.earlier_prices[-1].until if self.earlier_prices else self.requested_at

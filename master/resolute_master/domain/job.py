@@ -11,7 +11,7 @@ from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 
 
 class Job(Struct, frozen=True, kw_only=True, gc=False):
-    """Who asks, where, and how important it is. Priority 1 is the most important, 99 the least.
+    """The owner, pool and importance of work. Priority 1 is the most important, 99 the least.
 
     `queue_position` orders jobs of one priority; smaller is earlier. It starts as the submission time in seconds since 1970,
     changes when the job, or one beside it, is moved by hand, and is the submission time again after a change of priority or pool.
@@ -41,7 +41,7 @@ class Job(Struct, frozen=True, kw_only=True, gc=False):
         return replace(self, max_slots=0) if self.hold else self
 
     def hold_of(self, slots: int) -> str:
-        """Why what needs so many slots may not start for now: without slots it costs nothing, and is never held."""
+        """Why an allocation with this number of slots may not start for now: without slots it costs nothing, and is never held."""
         return self.hold if slots else ""
 
     @property

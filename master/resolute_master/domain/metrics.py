@@ -1,7 +1,7 @@
 """Rows of the streams: appended and paged, never loaded as state.
 
 What comes a hundred thousand times a second is a struct: one is made in a fifth of the time of a dataclass, and the garbage
-collector has nothing to look at, for nothing in a row refers back to it. Nobody changes one.
+collector has nothing to look at, for nothing in a row refers back to it. They are never modified.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StepMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """That a run reported so many steps at a moment, whatever it said of them."""
+    """The number of steps that a run had reported at a time."""
 
     trial_id: TrialId
     run_id: int

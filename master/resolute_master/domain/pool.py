@@ -37,7 +37,7 @@ class PoolPolicy:
     min_runtime_s: float = 0.0
     """Nothing is preempted for another before it has run so long."""
     preemption_grace_s: float = 0.0
-    """Nothing makes others leave before it has waited so long."""
+    """Time that an allocation waits before it preempts others."""
     default_priority: int = 42
     fitting: Fitting = Fitting.BEST
     heterogeneous_fits: bool = False

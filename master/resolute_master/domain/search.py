@@ -189,7 +189,7 @@ class ChangedBoards:
         )
 
     def at(self, board: Board, index: int) -> Place:
-        """The place with so many before it. Raises `IndexError` when there is none."""
+        """The place at a rank. Raises `IndexError` when there is none."""
         for place in self._come.get(board, _NOTHING):
             if self.below(board, place) == index:
                 return place

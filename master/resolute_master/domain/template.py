@@ -17,4 +17,4 @@ class Template(Struct, frozen=True, kw_only=True, gc=False):
     config: Mapping[str, Any]
     workspace_id: int = 1
     owner: UserId = UserId(0)
-    """Who created it; 0 in rows of releases that did not keep that: administrators change those."""
+    """Its creator; 0 in rows of releases that did not record it: only administrators change those."""

@@ -11,7 +11,7 @@ from resolute_master.domain.ids import PoolName, UserId
 
 MEASUREMENTS_A_HALF_LIFE = 32
 """How often what is charged is brought up to date: in this time an average comes 2 % nearer to what is held. More often would
-have every pool decided anew for changes that nobody can see."""
+reschedule every pool for imperceptible changes."""
 
 LEAST_INTERVAL_S = 10.0
 """Between two measurements, however short the half-life: a measurement writes one row a user."""
@@ -32,7 +32,7 @@ def interval(half_life_s: float) -> timedelta:
 class Usage(Struct, frozen=True, kw_only=True, gc=False):
     """One user's past in one workspace and one pool; what a workspace has used is the sum over its users.
 
-    `average` is of the slots held until `at`, where what was held one half-life ago counts half: whoever holds k slots for ever
+    `average` is of the slots held until `at`, where what was held one half-life ago counts half: a user who holds k slots for ever
     comes to k. `held` is what has been held since. `charged` is the average as it was measured at `measured_at`, and what the
     scheduler goes by.
     """
@@ -68,7 +68,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
         return replace(self, at=now, average=self.average * kept + self.held * (1 - kept))
 
     def holding(self, slots: int, now: datetime, half_life_s: float) -> Usage:
-        """It holds so many from now on."""
+        """With this number of held slots from now on."""
         return replace(self.until(now, half_life_s), held=slots)
 
     def measured(self, now: datetime, half_life_s: float) -> Usage | None:

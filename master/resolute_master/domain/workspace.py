@@ -1,4 +1,4 @@
-"""Where experiments belong, and which pools are for whom."""
+"""Workspaces, projects and bindings of pools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     default_compute_pool: PoolName | None = None
     default_aux_pool: PoolName | None = None
     agent_user: AgentUser | None = None
-    """Whom its tasks run as, whoever owns them; None leaves it to the owner."""
+    """The account of its tasks, for any owner; None: that of the owner."""
 
     @property
     def immutable(self) -> bool:
@@ -45,7 +45,7 @@ class Project(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PoolBinding(Struct, frozen=True, kw_only=True, gc=False):
-    """The pool `id` is for these workspaces only. A pool without a binding is for everybody."""
+    """The pool `id` accepts only these workspaces. A pool without a binding accepts all."""
 
     id: PoolName
     workspaces: tuple[int, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 EIGHTHS = 8
-"""Likelihoods are told in so many steps, so that work falls into few classes."""
+"""Number of likelihood levels, so that work falls into few classes."""
 
 LARGEST_SCORE = 1e300
 """Scores are cut to this: a worth holds no infinite numbers."""

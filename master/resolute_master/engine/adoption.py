@@ -136,4 +136,4 @@ _EXPERIMENTS_OF: Mapping[type[c.Command], Callable[[Store, ClusterState, Any], A
     c.ReportRemovalWaits: _of_its_checkpoint,
     c.UseCheckpoint: _of_use,
 }
-"""Whose experiments a command concerns; one that is not here concerns none that may have left the memory."""
+"""The experiments that a command concerns; other commands concern none that may have been unloaded from memory."""

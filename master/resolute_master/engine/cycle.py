@@ -56,7 +56,7 @@ _ABOUT_EVERY_POOL = (MasterStarted, Reconsider)
 
 
 class RuleFault(ResoluteError):
-    """The rules have a bug that this command meets. Nothing of it was kept, so the master goes on for everybody else."""
+    """A command that triggers a defect of the rules. It changed nothing, so the master continues with all other commands."""
 
     def __init__(self, command: Command, cause: Exception) -> None:
         super().__init__(f"{type(command).__name__} cannot be carried out: {type(cause).__name__}: {cause}")
@@ -64,7 +64,7 @@ class RuleFault(ResoluteError):
 
 
 def refusal_of(command: Command, error: Exception) -> ResoluteError:
-    """What a command is told that nothing could be done with."""
+    """The error for a command that could not be applied."""
     if isinstance(error, InvalidInput):
         return Unstorable(f"{type(command).__name__} is refused: {error}")
     return RuleFault(command, error)

@@ -1,8 +1,8 @@
 """The task around the cycles: inbox, commit, replies, effects, news.
 
-Everybody else only submits commands and may wait for the reply, which comes when it is durable. A command that holds what cannot
-be stored is refused alone: its cycle is decided again without it. A store that fails stops the engine: nothing is half stored, the
-callers are told, and the next start goes on from what is stored.
+All other tasks only submit commands and may wait for the reply, which comes when the change is durable. A command that holds what
+cannot be stored is refused alone: its cycle is decided again without it. A store that fails stops the engine: nothing is half
+stored, the callers are told, and the next start goes on from what is stored.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Told = TypeVar("Told")
 
 
 class Carried(Struct, frozen=True):
-    """A command that was carried out or refused. `context` is the one in which it was submitted: who asked, for observers."""
+    """A command that was applied or refused. `context` is that of its submission: the caller, for observers."""
 
     command: Command
     reply: Any | ResoluteError
@@ -142,7 +142,7 @@ class Watch:
 
         Without `asyncio.timeout`: ten thousand polls are held and look up now and then, and an exception costs more than all else.
         """
-        assert self._waiting is None, "somebody waits for this watch already, and would never be woken"
+        assert self._waiting is None, "another caller waits for this watch already, and would never be woken"
         if not self._woken:
             loop = asyncio.get_running_loop()
             self._waiting = loop.create_future()
@@ -297,7 +297,7 @@ class Engine:
             batch = await self._first(next_pass)
         else:
             batch = []
-            # A turn for the others all the same: who has just been answered, and who has come meanwhile.
+            # Yield to other tasks: callers that got an answer, and new ones.
             await asyncio.sleep(0)
         while len(batch) < self._batch_limit and not self._inbox.empty():
             batch.append(self._inbox.get_nowait())
@@ -441,7 +441,7 @@ class Engine:
 
 
 def _tell(listener: Callable[[Told], None], told: Told) -> None:
-    """The change is durable, whatever becomes of those who are told."""
+    """The change is durable, even if a listener fails."""
     try:
         listener(told)
     except Exception:
@@ -455,13 +455,13 @@ def _end(wait: asyncio.Future[None]) -> None:
 
 def _answer(waiting: _Waiting, reply: Any | ResoluteError) -> None:
     if isinstance(reply, RuleFault):
-        # As a line of whoever has asked.
+        # Logged in the context of the caller.
         waiting.context.run(log.error, "%s", reply, exc_info=reply.__cause__)
     if waiting.reply.done():
         return
     if isinstance(reply, ResoluteError):
         waiting.reply.set_exception(reply)
-        # A caller that no longer waits must not make the loop complain about an exception nobody has seen.
+        # A caller that no longer waits must not cause a warning of the loop about an unretrieved exception.
         waiting.reply.add_done_callback(lambda future: future.exception())
     else:
         waiting.reply.set_result(reply)

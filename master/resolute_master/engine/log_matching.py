@@ -1,6 +1,6 @@
 """Which stored lines of trials' logs the log policies of their experiments are about.
 
-Lines are looked through after they are stored and before their sender is told so: a master that is killed in between is sent
+Lines are matched after they are stored and before their sender gets the answer: a master that is killed in between receives
 the same lines again, leaves those that it has out of the store, and looks through them again. So no line is overlooked, and an
 agent that waits until the output of a task is stored reports no end of a task before its last line has been looked at.
 """

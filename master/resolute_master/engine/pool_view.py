@@ -40,7 +40,7 @@ def pool_view(state: State, snapshot: PoolSnapshot, machines: tuple[InstanceView
 
 
 def payable(state: State, scaling: PoolScaling, now: datetime) -> PoolScaling:
-    """The elastic part of a pool with what its budget leaves room for now: for those who ask what could be bought."""
+    """The elastic part of a pool within its current budget: for questions about possible purchases."""
     pool = PoolName(scaling.pool)
     return budgets.payable(scaling, _pool_budget(state, pool), instances.beliefs(state, pool), now)
 
@@ -117,7 +117,7 @@ def _total_steps(experiment: Experiment, trial: Trial) -> float | None:
 
 
 def _part(steps: float, total: float | None) -> float:
-    """The part of the whole that so many steps are; 0 where the length is not known in steps."""
+    """The fraction of the length that these steps are; 0 if the length in steps is unknown."""
     if total is None:
         return 0.0
     return min(1.0, steps / total) if total else 1.0

@@ -23,7 +23,7 @@ FIRST_RETRY_S = 15.0
 LONGEST_RETRY_S = 3600.0
 """A price of an hour ago still ranks better than none."""
 JITTER = 0.2
-"""By so much of itself a wait is shortened or lengthened: pools of one account do not ask together."""
+"""Jitter of a wait, as a fraction: pools of one account do not request prices together."""
 
 
 class PriceWatch:

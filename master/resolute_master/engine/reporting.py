@@ -47,7 +47,7 @@ _NO_TIME = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 """Of a line whose own time cannot be stored."""
 
 FULL_INBOX_S = 0.5
-"""What log policies found is told again after so long when the engine's inbox is full."""
+"""Delay before matches of log policies are submitted again when the engine's inbox is full."""
 
 
 class Reporting:
@@ -79,7 +79,7 @@ class Reporting:
                     await writer.close()
         except TimeoutError:
             log.warning(
-                "the store does not take what is left, so nobody is told that it was stored: %s", self.unstored()
+                "the store does not accept the remaining reports, so their senders get no confirmation: %s", self.unstored()
             )
 
     def unstored(self) -> Mapping[str, int]:
@@ -136,7 +136,7 @@ class Reporting:
     # -- flushes -----------------------------------------------------------------------------------------------
 
     async def _tell_rules(self, reports: Sequence[MetricReport], outcomes: Sequence[MetricOutcome] | None) -> None:
-        """A report is known to the rules before its sender is told that it is stored, so a repeat makes up for any crash.
+        """The rules receive a report before its sender gets the answer, so a repeat recovers from any crash.
 
         Of reports without a validation only the furthest of each run says anything that the others do not.
         """
@@ -159,7 +159,7 @@ class Reporting:
             await self._tell(tuple(map(_stored, told)))
 
     async def _tell(self, reports: tuple[StoredReport, ...]) -> None:
-        """Of reports that the rules cannot take together, each is told alone: one stops none of the others."""
+        """Reports that the rules cannot process together are submitted one by one, so that one does not block the others."""
         try:
             await self._engine.submit(RecordReports(reports=reports))
         except (InvalidInput, RuleFault) as error:
@@ -196,9 +196,9 @@ class Reporting:
             log.warning("nor is a notice in its place: %s", again)
 
     async def _heed_policies(self, records: Sequence[LogRecord], outcomes: object) -> None:
-        """What log policies say about the lines is durable before their sender is told that they are stored.
+        """Matches of log policies are durable before the sender of the lines gets the answer.
 
-        Of two batches the later may be looked through sooner. What they say is told in their order all the same, for the last
+        Of two batches the later may be matched first. Their matches are submitted in order, because the last
         match is the one that labels the trial; a batch of which there is nothing to say waits for none.
         """
         earlier, told = tuple(self._heeding), asyncio.Event()

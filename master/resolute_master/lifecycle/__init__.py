@@ -12,7 +12,7 @@ changed values, effects for the outbox and words for people come out. Must not k
 - `allocations`, `trials`, `log_policies`, `experiments`, `jobs`, `workspaces`, `agents`,
   `instances`, `reports`, `users`   what a change of one means for the others
 - `apply`        command -> function
-- `deadlines`    what is due when nobody says anything
-- `ledger`       where the paid time of each slot went; `cost` by whom and what it was for
+- `deadlines`    timeouts: events that are due without a message
+- `ledger`       the use of the paid time of each slot; `cost` the same by user, workspace and experiment
 - `budget`       when a limit is reached, from an account's own value; `spending` books the accounts and ends what reaches one
 """

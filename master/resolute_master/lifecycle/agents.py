@@ -45,7 +45,7 @@ def need(step: Step, id_: AgentId) -> Agent:
 def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     """Take the agent in, believe its reports, and answer which containers it is expected to have.
 
-    Raises `NotFound` for a machine that nobody asked for, or that is over, and `PermissionDenied` for a name that is another
+    Raises `NotFound` for a machine that was not requested, or that has ended, and `PermissionDenied` for a name that is another
     machine's. What was on a device that the agent has no more has failed with it; what was on an agent that comes back in
     another pool has failed altogether.
     """
@@ -98,14 +98,14 @@ def _instance_of(step: Step, command: RegisterAgent) -> Instance | None:
 
 
 def name_of_machine(agent: AgentId) -> PermissionDenied:
-    """What an agent is told that wants the name of a machine of a cloud pool."""
+    """The error for an agent that claims the name of a machine of a cloud pool."""
     return PermissionDenied(
         f"agent_id: '{agent}' is the name of a machine that a cloud pool launched; give this agent another agent_id"
     )
 
 
 def name_taken(agent: AgentId) -> PermissionDenied:
-    """What a machine is told that wants the name of another one."""
+    """The error for a machine that claims the name of another one."""
     return PermissionDenied(
         f"agent_id: '{agent}' is the name of a machine that has joined with a credential of its own, and this machine does not "
         f"have it. If this is that machine and its state_dir was lost, run `det agent forget {agent}` as an administrator and "
@@ -114,7 +114,7 @@ def name_taken(agent: AgentId) -> PermissionDenied:
 
 
 def _bind_name(step: Step, command: RegisterAgent, before: Agent | None) -> None:
-    """The first machine with a name keeps it. The door checks this as well; of two machines at once, this rule lets one in."""
+    """The first machine with a name keeps it. The hub checks this as well; of two concurrent machines, this rule admits one."""
     if step.get(Instance, InstanceId(command.agent)) is not None or (before is not None and before.instance_id):
         raise name_of_machine(command.agent)
     key = step.get(AgentKey, command.agent)

@@ -191,7 +191,7 @@ def _container_moved(allocation: Allocation, event: ContainerMoved, now: datetim
         return _container_ended(_with_container(allocation, ended), ended, now)
     if (event.state, address) == (container.state, container.address):
         return allocation, ()
-    # What is alone has nobody to meet, and need not come to a rendezvous.
+    # A single container needs no rendezvous.
     alone = event.state is ContainerState.RUNNING and len(allocation.containers) == 1
     moved = replace(container, state=event.state, address=address, joined=container.joined or alone)
     state = AllocationState[event.state.name]

@@ -43,7 +43,7 @@ def apply(step: Step, command: c.Command) -> Any:
 
 
 def settle(step: Step) -> None:
-    """Make ends known to those who wait for them, until nothing is left to tell."""
+    """Notify waiting entities of ends, until no notification is left."""
     while step.ended_allocations or step.ended_trials:
         if step.ended_allocations:
             trials.allocation_ended(step, step.ended_allocations.pop(0))

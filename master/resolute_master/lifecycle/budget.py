@@ -67,7 +67,7 @@ class Reached:
 
 
 def reached(account: Account, now: datetime, *, more: Rate = NOTHING) -> Reached | None:
-    """The limit that would be reached, a save included, if so much more were spent from now on; the one that holds longest."""
+    """The limit that an additional rate of spending would reach, a save included; the one that lasts longest."""
     current = account.until(now)
     rate, ahead_s = current.rate + more, current.landing_s
     ahead = rate.most_per_hour * ahead_s / 3600.0
@@ -182,7 +182,7 @@ def reason(account: Account, found: Reached, called: str) -> str:
 
 
 def no_room(found: Reached, pool: str, machines: int) -> str:
-    """Why only so many more machines of an offer can be bought. Without what is spent by now: it is to be the same tomorrow."""
+    """Why only a number of further machines of an offer can be bought. Without the current spending, so that the text is stable."""
     left = f"more than {machines} more machine(s)" if machines else "another machine"
     raised = f"raise it with `det resource-pool set-budget {quote(pool)}`"
     return f"the pool's budget of {found.limit:g}{found.words} leaves no room for {left}; {raised}"

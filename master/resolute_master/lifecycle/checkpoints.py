@@ -1,4 +1,4 @@
-"""Checkpoints after they were reported: their metadata, their users, and the removal of what nobody needs."""
+"""Checkpoints after they were reported: their metadata, their users, and the removal of unneeded ones."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _resume_points(trial: Trial | None) -> set[str]:
 
 
 class Policy(NamedTuple):
-    """Which checkpoints are kept: so many, judged by these metrics."""
+    """Which checkpoints are kept: their number, and the metrics to rank them by."""
 
     experiment_best: int
     trial_best: int
@@ -266,7 +266,7 @@ def removable(
     *,
     smaller_is_better: bool,
 ) -> tuple[Checkpoint, ...]:
-    """Checkpoints of one experiment that the policy does not keep, and that nobody needs."""
+    """Checkpoints of one experiment that the policy does not keep and nothing needs."""
     known = [c for c in checkpoints if c.uuid in policy.metrics and c.state is not CheckpointState.DELETED]
     needed = kept(known, policy, smaller_is_better=smaller_is_better)
     for trial in trials:

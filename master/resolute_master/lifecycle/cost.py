@@ -1,7 +1,7 @@
-"""Who and what the paid time was for: the books by pool, machine, user, workspace, experiment, job or day, between two moments.
+"""The use of the paid time: the ledger by pool, machine, user, workspace, experiment, job or day, between two moments.
 
 A slot's time costs the price that its machine had then, spread evenly over its slots. Time with a task is that of the task's
-job; boots and idle time are nobody's but the pool's and the machine's, and stand under an empty key when asked for by anybody
+job; boots and idle time belong only to the pool and the machine, and have an empty key when grouped by any
 else. So the lines of each grouping sum to the same total, which is what was paid.
 """
 
@@ -110,7 +110,7 @@ def cost_by(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> dict[str, Line]:
-    """Lines by key, sorted; each key is an id in words. Nobody's time stands under "", and that of a job that is not known."""
+    """Lines by key, sorted; each key is an id in words. The key "" has time without an owner, and that of an unknown job."""
     lines: dict[str, Line] = {}
     for instance in instances:
         booked: dict[tuple[str, float | None], Booking] = {}

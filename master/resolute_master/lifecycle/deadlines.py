@@ -1,4 +1,4 @@
-"""What becomes due when nobody says anything: the time of each deadline, and what happens then."""
+"""Timeouts: the time of each deadline, and its effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resolute_master.lifecycle.allocation import KILL_AGAIN_S, kill_again
 from resolute_master.lifecycle.step import Step
 
 LEASE_MARGIN_S = 5.0
-"""The master waits so much longer than the tasks' own lease, so that a task has ended itself before its successor starts."""
+"""Time that the master waits beyond the tasks' own lease, so that a task has ended itself before its successor starts."""
 
 Pools = Mapping[PoolName, PoolPolicy]
 

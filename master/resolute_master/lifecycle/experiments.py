@@ -107,7 +107,7 @@ def _new_job(step: Step, command: CreateExperiment, id_: ExperimentId) -> Job:
         submitted_at=step.now,
         queue_position=step.now.timestamp(),
         experiment_id=id_,
-        # What runs elsewhere is in nobody's queue.
+        # Unmanaged work is in no queue.
         ended=command.unmanaged,
     )
     return job if command.unmanaged else budget.with_hold(step, job)
@@ -197,7 +197,7 @@ def _labels(experiment: Experiment, command: PatchExperiment) -> tuple[str, ...]
 def delete(step: Step, id_: ExperimentId) -> None:
     """Order the removal of every checkpoint; the experiment is DELETED when the last one is."""
     experiment = need(step, id_)
-    # An unmanaged experiment that nobody has begun cannot be ended here either: it would stay for ever.
+    # An unmanaged experiment that has not started cannot be ended here either: it would stay for ever.
     if not (experiment.unmanaged and experiment.state is S.PAUSED):
         check_experiment_move(experiment.id, experiment.state, S.DELETING)
     step.put(replace(experiment, state=S.DELETING))
@@ -235,7 +235,7 @@ def deleted_if_done(step: Step, id_: ExperimentId) -> None:
     if any(c.state is not CheckpointState.DELETED for c in left):
         return
     for trial in trials_of(step, experiment):
-        # Its allocations and its job stay in the store: what was paid, and by whom, does not change when it is deleted.
+        # Its allocations and its job stay in the store: the costs and their owner do not change when it is deleted.
         step.delete(trial)
     for checkpoint in left:
         step.delete(checkpoint)
@@ -286,7 +286,7 @@ def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> Non
 
 
 def propose(step: Step, command: ProposePoints) -> None:
-    """Points for a search that waits for them; those that come too late are of no use to anybody."""
+    """Points for a search that waits for them; late ones are dropped."""
     search_ = step.get(Search, command.experiment)
     experiment = step.get(Experiment, command.experiment)
     if search_ is None or experiment is None or experiment.state.gone or search_.requested != command.known:

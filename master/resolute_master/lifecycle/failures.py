@@ -110,7 +110,7 @@ def last_failed(trials: tuple[Trial, ...]) -> Trial | None:
 
 
 def told_to(trials: tuple[Trial, ...], failed: Trial | None) -> tuple[Trial, ...]:
-    """In whose logs the end of the experiment is told: of the first trial, which is what people follow, and of the failed one."""
+    """The trials whose logs report the end of the experiment: the first trial, which users follow, and the failed one."""
     first = min(trials, key=lambda trial: trial.id, default=None)
     chosen: dict[TrialId, Trial] = {trial.id: trial for trial in (first, failed) if trial is not None}
     return tuple(chosen.values())

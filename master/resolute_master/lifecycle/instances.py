@@ -304,7 +304,7 @@ def boot_failed(step: Step, command: RecordBootFailure) -> None:
 
 
 def stray(step: Step, command: RecordStray) -> None:
-    """It is ended by whoever found it. Where it came of a request that counted as refused, or was taken for gone, its row is
+    """The caller ends the machine. If it belongs to a request that counted as refused, or was taken for gone, its row is
     taken up again, so that it is in the books and counts against the pool's maximum for as long as it is there."""
     instance = _named_by_tags(step, command)
     # One whose agent had joined has told its end by other ways, too, and its work has gone elsewhere: it is only ended.
@@ -334,7 +334,7 @@ def stray(step: Step, command: RecordStray) -> None:
 
 
 def _price_now(step: Step, instance: Instance) -> float | None:
-    """Of a machine whose price moves, and has moved while nobody followed it."""
+    """For a machine with a moving price that has moved while the master did not follow it."""
     return offer_price(step, instance.pool, instance.offer) if instance.offer and instance.price_moves else None
 
 
@@ -347,7 +347,7 @@ def _named_by_tags(step: Step, command: RecordStray) -> Instance | None:
 
 def _why_only_ended(instance: Instance | None) -> str:
     if instance is None:
-        return "a machine with our tag that nobody asked for was ended"
+        return "a machine with our tag and without a request was ended"
     if not instance.over:
         return f"a second machine for the request of {instance.id} was ended"
     return f"the machine of {instance.id}, whose agent had joined, counted as gone and was there all the same: it was ended"

@@ -101,7 +101,7 @@ def _move(step: Step, job: Job, anchor_id: JobId, *, ahead: bool) -> None:
     policy = step.pools.get(job.pool)
     if policy is not None and policy.scheduler is SchedulerKind.FAIR_SHARE:
         raise FailedPrecondition(
-            f"{word}: pool '{job.pool}' is divided by fair share, where nobody has a place in a queue; change the weight instead"
+            f"{word}: pool '{job.pool}' uses fair-share scheduling, which has no places in a queue; change the weight instead"
         )
     moved = job if anchor.priority == job.priority else replace(job.at_its_time, priority=anchor.priority)
     found = step.find(Job, "jobs_of_line", line_of(anchor))

@@ -21,7 +21,7 @@ MAX_LINE_LENGTH = 1000
 def is_news(trial: Trial, match: MatchedLine) -> bool:
     """Whether recording the match would change anything of the trial.
 
-    A line of which nobody knows where it was written excludes no agent.
+    A line of unknown origin excludes no agent.
     """
     if trial.state.gone:
         return False

@@ -39,7 +39,7 @@ class Price(NamedTuple):
 
 
 def price_of(step: Step, slots: Sequence[SlotRef]) -> Price:
-    """Of these slots together; not known when that of one is not. Machines that nobody launched cost nothing."""
+    """The total of these slots; unknown if that of one is unknown. Machines that were not launched by a pool cost nothing."""
     total, known, moves = 0.0, True, False
     for agent_id, count in sorted(Counter([slot.agent for slot in slots]).items()):
         instance = _instance_of(step, agent_id)

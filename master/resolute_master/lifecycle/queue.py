@@ -1,6 +1,6 @@
 """A line of jobs: the jobs of one priority in one pool, and a place in it that is given by hand.
 
-Positions are seconds since 1970, so that a new job, whose position is the time at which it came, stands behind everybody. A job
+Positions are seconds since 1970, so that a new job, whose position is its submission time, is behind all others. A job
 that is moved gets the middle of its new neighbours' positions. Numbers run out after some twenty halvings of a second; then
 the jobs around the gap are spread over the nearest room that is wide enough, in the same change.
 """
@@ -15,10 +15,10 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.job import Job
 
 STEP_S = 1.0
-"""Between a job that is put before everybody and the first."""
+"""Distance of a job that is moved to the front from the previous first one."""
 
 ROOM = 256
-"""Jobs are spread so that between two there are at least so many numbers: the next eight moves into one gap find theirs."""
+"""Minimum count of numbers between two renumbered jobs: enough for the next eight moves into one gap."""
 
 
 def inserted(line: Sequence[Job], job: Job, index: int, *, now: datetime) -> tuple[Job, ...]:
@@ -30,7 +30,7 @@ def inserted(line: Sequence[Job], job: Job, index: int, *, now: datetime) -> tup
     while True:
         first, last = max(0, index - width), min(len(line), index + width)
         low = line[first - 1].queue_position if first else -math.inf
-        # Behind the last, and before whoever comes from now on.
+        # Behind the last, and before all later submissions.
         high = line[last].queue_position if last < len(line) else now.timestamp()
         members = (*line[first:index], job, *line[index:last])
         places = _spread(low, high, len(members), room=ROOM if width else 1)

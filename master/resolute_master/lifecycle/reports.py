@@ -36,7 +36,7 @@ def need_trial(step: Step, id_: TrialId) -> Trial:
 
 
 def record(step: Step, report: StoredReport) -> None:
-    """Advance the trial; a validation that is news is told to the search. Repeats change nothing."""
+    """Advance the trial; the search receives a new validation. Repeats change nothing."""
     trial = step.get(Trial, report.trial)
     if trial is None or report.run_id < trial.run_id:
         return

@@ -1,4 +1,4 @@
-"""Who spends how much: booked with each change of what is held and paid for, and ended softly where a limit is reached.
+"""Accounts of spending: updated with each change of held and paid slots; work ends gracefully at a limit.
 
 An experiment and a workspace spend on the slots that their work holds, from the assignment to the end, at the price that their
 machines have at each moment; a pool spends on its machines, from the paid start to the end of the bill, boots and idle time
@@ -34,7 +34,7 @@ State = Step | ClusterState
 
 
 def book(step: Step, before: ClusterState) -> None:
-    """What the step has changed about who spends what, since the state that it began with: at the price of the changes."""
+    """The changes of spending by a step, relative to its initial state; the cost is proportional to the changes."""
     rates: defaultdict[str, Rate] = defaultdict(Rate)
     for touched in _touched(step, before):
         for owner, rate in _spending(before, before.get(Allocation, touched)):
@@ -202,7 +202,7 @@ def payers(state: State, allocation: Allocation, now: datetime) -> tuple[Account
 
 
 def refuse_start(step: Step, id_: str, more: Rate, found: budget.Reached | None, unpriced: str = "") -> None:
-    """An account closes, since what was to start would spend so much more, and reach the limit `found`; or since nobody knows what
+    """An account closes, because a start would reach the limit `found`; or because it is unknown what
     it would spend, on the agents `unpriced`."""
     account = _account(step, id_)
     if unpriced:

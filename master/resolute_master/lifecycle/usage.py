@@ -1,4 +1,4 @@
-"""Who has held how much of the pools that remember it: booked with each change of what is held, so that nothing is lost.
+"""Usage of pools with `usage_half_life`: recorded with each change of held slots, so that nothing is lost.
 
 A row is kept for each user of a workspace, from the first slot until all is forgotten. A booking is in the same commit as what it
 books, so a master that is killed goes on with exact figures, and what ran while it was away counts by what really ran.
@@ -30,7 +30,7 @@ def half_life_s(step: Step, pool: PoolName) -> float | None:
 
 
 def book(step: Step, before: ClusterState) -> None:
-    """What the step has changed about who holds what, since the state that it began with: at the price of the changes."""
+    """The changes of held slots by a step, relative to its initial state; the cost is proportional to the changes."""
     if all(policy.usage_half_life_s is None for policy in step.pools.values()):
         return
     gained: Counter[Holder] = Counter()

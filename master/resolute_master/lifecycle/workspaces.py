@@ -1,6 +1,6 @@
-"""Workspaces, their projects, and which pools are for whom.
+"""Workspaces, their projects, and the bindings of pools.
 
-A pool without a binding is for everybody; a bound one takes new work of its workspaces only. A binding is a rule of admission:
+A pool without a binding accepts all work; a bound one accepts new work of its workspaces only. A binding is a rule of admission:
 what was admitted before it was made goes on.
 """
 
@@ -210,7 +210,7 @@ def move(step: Step, experiment: Experiment, project_id: int) -> None:
 
 
 def bind(step: Step, command: c.BindPool) -> None:
-    """Change which workspaces a pool is for; without any it is for everybody again."""
+    """Change the workspaces of a pool; without any it accepts all work again."""
     wanted = {need_workspace(step, id_).id for id_ in command.workspaces}
     if not wanted and command.change is not c.BindingChange.REPLACE:
         raise InvalidInput("workspaceNames: name at least one workspace")
