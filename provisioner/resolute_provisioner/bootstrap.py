@@ -1,6 +1,6 @@
 """What a new machine is given so that it can join: pure rendering, no environment, no cloud.
 
-A machine learns at boot where its master is, who it is and with which token it may join, once. The local cloud writes that
+A machine receives at boot the address of its master, its own identity and a token for a single join. The local cloud writes that
 as `agent.json` into the machine's directory; a cloud that takes user data is given a script which `render_boot_script`
 writes from the same value. That script starts the agent from the wheel that the master serves, reports a boot that fails,
 and powers the machine off when the boot fails, when the agent says so, or when no master has been heard for too long, also
@@ -24,7 +24,7 @@ DIRECTORY = "/var/lib/resolute"
 """All that the script keeps on a machine; only root may look into it."""
 
 SILENCE_MARGIN_S = 60.0
-"""An agent without its master ends its tasks and then the machine; the script waits so much longer before it does."""
+"""An agent without its master ends its tasks and then the machine; the script waits this much longer before it does."""
 
 _BODY = resources.files("resolute_provisioner").joinpath("boot_script.sh").read_text()
 
@@ -61,7 +61,7 @@ def render_agent_settings(boot: MachineBoot, *, state_dir: str, notice_file: str
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWheel:
     """The package that the master serves at `/agents/wheels/<name>`. Its hash comes with the user data, so that it may be
-    fetched over a network that nobody trusts."""
+    fetched over an untrusted network."""
 
     name: str
     sha256: str
@@ -142,7 +142,7 @@ def agent_file(boot: MachineBoot, host: HostSetup) -> dict[str, object]:
 def render_boot_script(boot: MachineBoot, host: HostSetup) -> str:
     """The user data (EC2) or start-up script (Google) of one machine, for bash. Equal arguments give equal bytes.
 
-    Raises `InvalidInput` when the cloud would not take so much.
+    Raises `InvalidInput` when it exceeds the cloud's limit.
     """
     files = {
         "agent.yaml": json.dumps(agent_file(boot, host), indent=1, sort_keys=True),
@@ -184,7 +184,7 @@ def _agent_command(host: HostSetup, boot: MachineBoot) -> str:
     if not host.agent_image:
         return f'{before}PYTHONPATH="$DIR/package" "$PYTHON" {agent}'
     # No privilege beside the engine's socket, which amounts to root: the agent has every container run by the engine. Its
-    # folder has the same path inside, because the engine is told to mount what lies in it into tasks.
+    # folder has the same path inside, because the engine mounts its contents into tasks.
     options = ["--rm", "--init", "--name", "resolute-agent", "--network", host.agent_network]
     options += ["--runtime", host.agent_runtime]
     if boot.slot_type == "cuda":

@@ -164,7 +164,7 @@ class OfferBelief:
     price_source: str = ""
     seen: Evidence = Evidence()
     pool_launch: PoolLaunch | None = None
-    """The last launch through it, as the whole pool counts; None where nobody counts."""
+    """The last launch through it, counted over the whole pool; None if not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +182,7 @@ class Consolidation:
     """When work is moved so that a machine may end, or a smaller one takes its place. See `consolidation`."""
 
     margin: float = 2.0
-    """What a move is expected to save must be so many times what it costs."""
+    """Minimum ratio of the expected saving of a move to its cost."""
     restart_s: float = 120.0
     """Assumed of a move: the work's slots are paid for so long without progress."""
 
@@ -210,8 +210,8 @@ class Disruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpaid:
-    """Of this offer only so many more machines can be paid for, for long enough to be of use; 0 is none. `until` is when there is
-    money again, None: when a person gives some."""
+    """Number of further machines of this offer that the budget covers for long enough to be useful; 0 is none. `until` is when
+    there is money again, None: when a person gives some."""
 
     offer_id: str
     machines: int
@@ -338,8 +338,8 @@ class Gang:
 
     Only gangs that hold no slots belong into a `Demand`. Where it may run:
 
-    - `single_machine`, or `slots` not more than some machine has: on one machine with so many free slots;
-    - `slots_per_machine` set: exactly so many slots on each of `slots / slots_per_machine` machines;
+    - `single_machine`, or `slots` not more than some machine has: on one machine with as many free slots;
+    - `slots_per_machine` set: exactly this number of slots on each of `slots / slots_per_machine` machines;
     - otherwise: on machines of one size that are free of other slot users and are used whole.
 
     `slots` 0 takes one of the auxiliary places of one machine.
@@ -366,7 +366,7 @@ class Demand:
 
     gangs: tuple[Gang, ...] = ()
     kept: tuple[str, ...] = ()
-    """Ids of machines that other work starts on, as soon as those that are leaving have left: it is none of the gangs."""
+    """Ids of machines on which other work starts once the vacating allocations have ended: it is none of the gangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +379,7 @@ class Launch:
 
 
 class Cause(StrEnum):
-    """Why a machine is given back, for those who act on it; the sentence for people is `Termination.reason`."""
+    """Why a machine is released, for programs; the sentence for users is `Termination.reason`."""
 
     IDLE = "idle"
     MAKE_ROOM = "make_room"
@@ -414,7 +414,7 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Why something was not done, for the person who waits. `subject` is a gang's token, or "" for the pool."""
+    """Why something was not done, for the waiting user. `subject` is a gang's token, or "" for the pool."""
 
     subject: str
     text: str

@@ -125,7 +125,7 @@ class Price:
     source: str
     """For people: whose word it is."""
     as_of: datetime | None = None
-    """Of when it is; None where nobody knows."""
+    """Its time; None if unknown."""
 
 
 def priced(offer: Offer, belief: OfferBelief | None) -> Price:
@@ -152,7 +152,7 @@ def price_order(price: float | None) -> tuple[bool, float]:
 
 def too_dear(offer: Offer, belief: OfferBelief | None) -> str:
     """Why the offer is not to be bought at its price of now; empty when it may be. Of an unknown price on the spot market
-    the cloud is told the limit, and refuses what is above it; on demand nobody would."""
+    the cloud receives the limit, and refuses prices above it; on demand it would not."""
     limit = offer.max_price_per_hour
     if limit is None:
         return ""

@@ -30,9 +30,9 @@ BOOT_TIMEOUT_S = 1200.0
 USE_H = 2.0
 """A machine is in use for about so long."""
 TRUST = 2.0
-"""An offer has the credit of so many requests granted and machines joined."""
+"""Prior of an offer: this number of granted requests and joined machines."""
 PRIOR_H = 20.0
-"""The prior rate of interruptions weighs as much as so many hours that were seen."""
+"""Weight of the prior rate of interruptions, in observed hours."""
 PRIOR_INTERRUPTIONS_PER_H: Mapping[Market, float] = {Market.SPOT: 0.05, Market.ON_DEMAND: 0.0}
 
 _NOTHING = Evidence()

@@ -23,7 +23,7 @@ from resolute_provisioner.model import Intent, Observed, RefusalKind
 log = logging.getLogger(__name__)
 
 _ASKED_AGAIN = (RefusalKind.TRANSIENT, RefusalKind.THROTTLED)
-"""Nobody has looked at the request, as far as we know."""
+"""The request was not processed, as far as known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

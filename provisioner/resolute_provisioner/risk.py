@@ -40,7 +40,7 @@ QUOTA_STOP_S = 600.0
 BOOT_BACKOFF_S = 30.0
 BOOT_BACKOFF_CAP_S = 1800.0
 JITTER = 0.25
-"""By so much of itself a pause is shortened or lengthened, so that those who were refused together do not come back
+"""Jitter of a pause, as a fraction, so that offers that were refused together are not retried
 together."""
 JOIN_TIME_WEIGHT = 0.3
 """Weight of the newest join in the moving average."""
@@ -284,7 +284,7 @@ def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: dat
 def gang_blocks(
     pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime, *, machines: int
 ) -> dict[str, Block]:
-    """The offers that may not be asked for so many machines of one gang, two or more, by their ids in order."""
+    """The offers that may not be requested for this number of machines of one gang, two or more, by id."""
     found = money_blocks(pool, now, machines=machines)
     for offer in sorted(pool.offers, key=lambda each: each.offer_id):
         belief = beliefs.get(offer.offer_id)
@@ -317,7 +317,7 @@ def _partial(belief: OfferBelief, now: datetime) -> Block | None:
 
 
 def money_blocks(pool: PoolScaling, now: datetime, *, machines: int) -> dict[str, Block]:
-    """The offers of which the pool cannot pay for so many more machines, by their ids in order."""
+    """The offers of which the budget does not cover this number of further machines, by id."""
     return {
         each.offer_id: Block(until=each.until, reason=each.reason)
         for each in sorted(pool.unpaid, key=lambda each: each.offer_id)

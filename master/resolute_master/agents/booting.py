@@ -1,6 +1,6 @@
 """The doors for machines that boot: the agent's wheel, and a report of a boot that failed.
 
-The wheel is for everybody: it is the open source of the agent, and machines check it against the hash in their user data. A
+The wheel is public: it is the open source of the agent, and machines check it against the hash in their user data. A
 report is taken with the machine's join token alone, which is good for nothing else than joining and this.
 """
 

@@ -1,4 +1,4 @@
-"""What an agent is told to run, rendered from the committed state at the moment of sending: tokens are never stored."""
+"""The container that an agent runs, rendered from the committed state when it is sent: tokens are never stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How secrets of agents are compared, and what an agent is told that has not the right one.
+"""Comparison of agents' secrets, and the errors for wrong ones.
 
 A refusal ends with the command that mends it: the agent prints it, on the machine where it has to be mended.
 """

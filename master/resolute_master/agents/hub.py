@@ -37,7 +37,7 @@ from resolute_master.store.base import Store
 from resolute_provisioner.model import Intent
 
 FULL_INBOX_S = 0.5
-"""The end of a link is told again after so long when the engine's inbox is full."""
+"""Delay before the end of a link is submitted again when the engine's inbox is full."""
 
 ORDERS_AT_ONCE = 4
 """Orders that are rendered in one turn of the event loop, over all links: signing tokens and writing a configuration down takes
@@ -45,12 +45,12 @@ the better part of a millisecond."""
 
 
 BOOT_STAGE_CHARACTERS, BOOT_REPORT_CHARACTERS = 40, 1000
-"""Of what a machine says of its boot so much is kept, of the lines the last."""
+"""Limit of a machine's boot report; the last lines are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """Who we are, as agents and clients are told."""
+    """The identity of the master, as shown to agents and clients."""
 
     cluster_id: str
     cluster_name: str
@@ -147,7 +147,7 @@ class AgentHub:
     def _admit(self, session: AgentSession, hello: Hello) -> Sequence[AgentSession]:
         """Make its session the agent's, once it has proved itself; answers the older one that it replaces, if there is one.
 
-        From here on, before it is registered, so that of two links that come at once the later one stays for everybody.
+        From here on, before it is registered, so that of two concurrent links the later one stays.
 
         A link may be dead on one side only, so the same process, and a machine of a cloud pool, may always come anew. Another
         process of an own machine may not while the first is connected: two machines may be copies of one disk.
@@ -165,7 +165,7 @@ class AgentHub:
     def _check_secret(self, hello: Hello) -> None:
         """Raises `PermissionDenied` for an agent that does not prove what it says it is.
 
-        A stranger, who shows neither the right token nor the right credential, learns nothing of names and machines.
+        A caller without a valid token or credential learns nothing of names and machines.
         """
         if not hello.instance_id:
             self._check_own_agent(hello)
@@ -196,7 +196,7 @@ class AgentHub:
         """Raises `PermissionDenied` for a token that is not this machine's, or not good any more.
 
         It is good for a machine that has never said that it kept a secret of its own, while we want the machine: so what stays
-        readable in its user data is of no use to anybody once its agent has joined.
+        readable in its user data is useless once its agent has joined.
         """
         if not same(self.join_token(instance_id), token):
             raise wrong_token_of_machine(instance_id)
@@ -211,7 +211,7 @@ class AgentHub:
             )
 
     async def boot_failed(self, instance_id: str, token: str, stage: str, said: str) -> None:
-        """A machine says that its agent cannot be started. Raises `PermissionDenied` for whoever has not its token."""
+        """A machine reports that its agent cannot start. Raises `PermissionDenied` without its token."""
         self.check_join_token(instance_id, token)
         await self._engine.submit(
             RecordBootFailure(
@@ -230,7 +230,8 @@ class AgentHub:
         return hmac.new(self._join_key, f"credential of {instance_id}".encode(), "sha256").hexdigest()
 
     def _credential_to_keep(self, agent: AgentId) -> str:
-        """What the machine is told until it has said that it keeps it; nothing for an agent of one's own."""
+        """The machine's secret, sent until the machine confirms that it is stored; nothing for an agent that was started by
+        hand."""
         known = self._engine.state.get(Agent, agent)
         instance = self._engine.state.get(Instance, known.instance_id) if known and known.instance_id else None
         if instance is None or instance.join_token_spent_at is not None:
@@ -273,7 +274,7 @@ class AgentHub:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Drop every link and take no new one; agents connect again to whoever is master next."""
+        """Drop every link and accept no new one; agents reconnect to the next master."""
         self._closing = True
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
 

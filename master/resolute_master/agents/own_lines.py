@@ -34,7 +34,7 @@ class OwnLines:
         self._looking = asyncio.Lock()
 
     async def of(self, agent: AgentId, lines: Sequence[LogLine]) -> list[LogLine]:
-        """The lines of its own containers. Who calls this again meanwhile is answered later, so that batches stay in order."""
+        """The lines of its own containers. Concurrent calls are answered in order, so that batches stay in order."""
         async with self._looking:
             foreign = {origin for origin in dict.fromkeys(map(_origin, lines)) if not await self._is_own(agent, origin)}
         if not foreign:

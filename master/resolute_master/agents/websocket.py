@@ -26,7 +26,7 @@ class WebSocketTransport:
     """One accepted socket."""
 
     def __init__(self, socket: web.WebSocketResponse, welcomed: Callable[[], None] = lambda: None) -> None:
-        """`welcomed` is told when the master has taken the agent's word for who it is."""
+        """`welcomed` is called when the master has authenticated the agent."""
         self._socket = socket
         self._welcomed = welcomed
 
@@ -86,12 +86,12 @@ def add_agent_link(
     watched: Callable[[Transport], Transport] = lambda transport: transport,
     welcomed: Callable[[web.BaseRequest], None] = lambda _: None,
 ) -> None:
-    """Serve links. `hub` waits until there is one; `watched` puts somebody who counts before each transport, and `welcomed` is told
+    """Serve links. `hub` waits until there is one; `watched` wraps each transport in a counter, and `welcomed` is called
     of the request of an agent that has been let in."""
 
     async def link(request: web.Request) -> web.WebSocketResponse:
         taking = await hub()
-        # Heartbeats of our own, so no pings: those are answered only while somebody reads the socket.
+        # Heartbeats of our own, so no pings: those are answered only while the socket is read.
         socket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False)
         await socket.prepare(request)
         await taking.serve(watched(WebSocketTransport(socket, partial(welcomed, request))))

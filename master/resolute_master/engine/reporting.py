@@ -79,7 +79,8 @@ class Reporting:
                     await writer.close()
         except TimeoutError:
             log.warning(
-                "the store does not accept the remaining reports, so their senders get no confirmation: %s", self.unstored()
+                "the store does not accept the remaining reports, so their senders get no confirmation: %s",
+                self.unstored(),
             )
 
     def unstored(self) -> Mapping[str, int]:

@@ -3,7 +3,7 @@
 Knows hyperparameters, metrics and the order of a search's events. Must not know experiments, slots, time or storage: a trial is a
 request id here.
 
-- `events`           what a search is told, and what it asks for
+- `events`           the events of a search, and its requests
 - `records`          where it keeps the rows of its trials
 - `method`           the port of every method, and the bookkeeping that all of them share
 - `generator`        the search's own random numbers, replayable from two integers

@@ -1,4 +1,4 @@
-"""What a search is told, and what it asks for in return."""
+"""The events of a search, and the requests that it returns."""
 
 from __future__ import annotations
 

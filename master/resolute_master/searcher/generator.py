@@ -1,7 +1,8 @@
 """The random numbers of one search: Mersenne Twister, seeded like NumPy's legacy `RandomState`.
 
 The whole state is (seed, draws of 32 bits so far), so it is saved as two integers. Taking it up again draws them anew, which a
-search of ten thousand trials must not do for each of them: who goes on where another one has stopped takes over its twister.
+search of ten thousand trials must not do for each of them: a generator that continues where another has stopped takes over its
+twister.
 
 Source: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998, with the seeding of 2002.
 """
@@ -33,7 +34,7 @@ class Generator:
         """For the draws that are not early."""
 
     def leave(self) -> tuple[int, int]:
-        """The state, to go on from: the twister is left to who does."""
+        """The state to continue from: the twister passes to the next generator."""
         if self._twister is not None:
             _leave((self._seed, self._draws), self._twister)
             self._twister = None
@@ -109,7 +110,7 @@ def _twister(words: list[int], draws: int) -> random.Random:
 
 
 LEFT = 64
-"""So many twisters wait for whoever goes on with them, the newest; they are 3 kB each, and searches under way are few."""
+"""Number of cached twisters, the newest; they take 3 kB each, and few searches are active."""
 
 _left: dict[tuple[int, int], random.Random] = {}
 """By seed and draws so far. What is not here is drawn anew: it changes what a draw costs, and no draw."""

@@ -1,12 +1,12 @@
 """`async_halving` and `adaptive_asha`: brackets of asynchronous successive halving.
 
-In a bracket every trial begins at rung 0. Rung i asks for `units[i]`; who has trained so far stands on the rung's board with its
-metric. One in `divisor` goes on to the next rung. Two forms:
+In a bracket every trial begins at rung 0. Rung i requires `units[i]`; a trial that has trained this far is on the rung's board
+with its metric. One in `divisor` goes on to the next rung. Two forms:
 
 - stopping: at its report a trial is among the best so far and goes on, or is stopped;
 - promoting: it waits without slots, and goes on as soon as it is among the best, which later reports of others may bring about.
 
-How far a trial has trained is told by the time metric of its validations, or by the lengths that it is given and completes.
+The time metric of its validations, or the lengths that it completes, measure how far a trial has trained.
 
 Source: Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020.
 """
@@ -33,7 +33,7 @@ LOST = sys.float_info.max
 """The score of a trial that ended before its rung: behind every metric that is a number."""
 
 STRAGGLERS = 1.2
-"""A search in which all have told of the first rung is so much of the way from its end."""
+"""Remaining fraction of a search in which all trials have reported at the first rung."""
 
 
 class Bracket(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Bracket(Struct, frozen=True, kw_only=True):
 
 
 class _State:
-    """What a bracket keeps: counts. Rungs before `closed` have been cleared of those who waited there in vain."""
+    """What a bracket keeps: counts. Trials that waited in vain at rungs before `closed` have been stopped."""
 
     def __init__(self, own: Mapping[str, Any], index: int, rungs: int) -> None:
         row: list[Any] = own["brackets"][index] if own else [0, 0, 0, 0, [0] * rungs]
@@ -160,7 +160,7 @@ class HalvingSearch(Method):
                 self._compare_again(draft, index, told)
             self._go_on(draft, index, issued=False)
         elif self._promotes and trains:
-            # Nobody would wait for ever for one that has left.
+            # No trial waits for ever for one that has ended.
             self._go_on(draft, index, issued=self._told(draft, trial, LOST))
         elif not self._promotes and reason is not None and not trial.stopped:
             draft.stand(trial, _board(index, rung), LOST, newest_first=True)
@@ -215,7 +215,7 @@ class HalvingSearch(Method):
     # -- promoting ---------------------------------------------------------------------------------------------
 
     def _told(self, draft: Draft, trial: SearchTrial, score: float) -> bool:
-        """A result at the trial's rung; whether anybody was given a length for it."""
+        """A result at the trial's rung; returns whether any trial got a length for it."""
         index, rung = _place_of(trial)
         bracket, board, state = self._brackets[index], _board(index, rung), self._state(draft.own, index)
         state.outstanding[rung] -= 1
@@ -260,7 +260,7 @@ class HalvingSearch(Method):
             self._close_out(draft, index)
 
     def _close_out(self, draft: Draft, index: int) -> None:
-        """Once all trials have told of rung 0: who waits at a rung that nobody comes to any more waits in vain."""
+        """Once all trials have reported at rung 0: a trial at a rung that no further trial will reach waits in vain."""
         bracket = self._brackets[index]
         if draft.records.size(_board(index, 0)) < bracket.max_trials:
             return
@@ -407,7 +407,7 @@ def rung_counts(
 def adaptive_brackets(
     rungs: Sequence[int], *, divisor: float, max_trials: int, units: int, at_once: int
 ) -> list[Bracket]:
-    """Trials and places shared out among brackets with so many rungs; what is left over goes to the first ones."""
+    """Trials and concurrency divided among brackets by their rungs; the remainder goes to the first ones."""
     weights = [divisor ** (count - 1) / count for count in rungs]
     trials = [max(math.floor(weight / sum(weights) * max_trials), 1) for weight in weights]
     trials[0] += max(max_trials - sum(trials), 0)

@@ -39,7 +39,7 @@ from resolute_master.searcher.records import Records
 MAX_TRIAL_SEED = 2**31 - 1
 
 INVALID_PER_TRIAL = 10
-"""A search with more invalid points than so many for each trial that it wants has failed: it might look for ever."""
+"""Maximum of invalid points per requested trial, beyond which the search fails: it might search for ever."""
 
 Outcome = tuple[Search, tuple[SearchAction, ...]]
 
@@ -86,7 +86,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 class SearchMethod(Protocol):
     """One search method with its configuration; holds nothing that is not in the state.
 
-    It is told of open trials of searches that are not over, and writes into the draft what follows.
+    It receives events of open trials of active searches, and writes the consequences into the draft.
     """
 
     @property
@@ -152,10 +152,10 @@ class Method:
         draft.stop(trial, "it has trained until its length")
 
     def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
-        """Nobody takes its place."""
+        """It is not replaced."""
 
     def proposed(self, draft: Draft, points: Sequence[Mapping[str, Any]]) -> None:
-        """Nobody waits for them."""
+        """No trial waits for them."""
 
     def wish(self, search: Search) -> Wish | None:
         return None
@@ -238,7 +238,7 @@ class Draft:
         return self.update(trial, length=length, completed=False, verdict=verdict)
 
     def stop(self, trial: SearchTrial, verdict: str) -> SearchTrial:
-        """It is told if it has not ended."""
+        """It receives the event if it has not ended."""
         if trial.open:
             self.actions.append(Stop(request_id=trial.request_id))
         return self.update(trial, stopped=True, verdict=verdict)

@@ -161,7 +161,7 @@ class PopulationSearch(Method):
         )
 
     def plan(self) -> tuple[Planned, ...]:
-        """As if nobody were lost: those who are replaced after a round are as likely old as new, and are counted as new."""
+        """Assumes that no trial is lost: trials that are replaced after a round may be old or new, and are counted as new."""
         replaced = math.floor(self._truncated * self._size)
         ends = {self._length: replaced * (self._rounds - 1)} if replaced else {}
         whole = self._rounds * self._length

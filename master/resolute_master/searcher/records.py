@@ -24,12 +24,12 @@ class Records(Protocol):
         ...
 
     def at(self, board: str, index: int) -> SearchTrial:
-        """The trial whose result has so many before it. Raises `IndexError` when there is none."""
+        """The trial at a rank. Raises `IndexError` when there is none."""
         ...
 
 
 class MemoryRecords:
-    """Rows in a dict. `written` has every row that was put, in order, until somebody clears it."""
+    """Rows in a dict. `written` has every stored row, in order, until it is cleared."""
 
     def __init__(self, search: ExperimentId) -> None:
         self._search = search

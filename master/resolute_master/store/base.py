@@ -474,7 +474,7 @@ class Store(Protocol):
         ...
 
     async def watch(self) -> None:
-        """Raises when the store was taken away from under the master, although nobody asks it for anything; else for ever."""
+        """Raises when the store was taken away from under the master, even without calls; otherwise waits for ever."""
         ...
 
     def away_s(self) -> float:

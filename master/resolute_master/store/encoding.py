@@ -266,7 +266,7 @@ _OTHER_CONTAINERS = (
     shapes.TypedDictType,
     shapes.CustomType,
 )
-"""Nobody looks for places in these."""
+"""No index uses the positions in these."""
 
 
 def _each(rewrite: Rewrite | None) -> Rewrite | None:

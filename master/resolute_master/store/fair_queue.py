@@ -1,4 +1,4 @@
-"""A queue in which everybody who puts has a turn, however much the others put."""
+"""A queue that serves its producers in turn, whatever amount each of them adds."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _storable(record: Flat) -> Flat:
 
 
 def sequence_conflict(sequence: int, last: int) -> str:
-    """Why a commit is refused, for whoever reads the master's last words."""
+    """Why a commit is refused, for the master's final log line."""
     return (
         f"change {sequence} does not follow change {last}, the last one stored: another master has written to this "
         "store; only one may use it at a time"

@@ -71,7 +71,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def capacity(preceding: int) -> int:
-    """Reports of a chunk that so many precede."""
+    """Reports of a chunk, from an offset."""
     return max(SMALLEST_CHUNK, preceding // LARGEST_SHARE)
 
 

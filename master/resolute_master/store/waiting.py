@@ -1,6 +1,6 @@
 """Reads on which the master's own work depends: while the store is away they wait for it, as its writes do.
 
-A caller of the API is told that the store does not answer, and asks again; the engine has nobody to tell.
+A caller of the API gets an error that the store does not answer, and retries; the engine has no caller.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class BatchedWriter(Generic[Item, Outcome]):
         known_together: int = 1,
     ) -> None:
         """`write` is a store's method; `size_of` is about how many bytes an item takes (not counted when None). While batches
-        follow each other, so many of them become known at once; the first then waits for the others to be stored."""
+        follow each other, so several of them are published at once; the first then waits for the others to be stored."""
         self._write = write
         self._publish = publish
         self._known_together = known_together
@@ -128,8 +128,8 @@ class BatchedWriter(Generic[Item, Outcome]):
     async def append(self, items: Sequence[Item], *, share: Hashable = None) -> tuple[Outcome, ...]:
         """Returns when all items are durable, with one outcome each (none when the stream has none).
 
-        Between shares (tasks, for example) calls are written in turn, so that one that sends much holds nobody up. A share that
-        has nothing unstored is let in before those that wait for room, up to `RESERVED_ITEMS`.
+        Between shares (tasks, for example) calls are written in turn, so that one with many calls does not delay others. A share
+        that has nothing unstored is let in before those that wait for room, up to `RESERVED_ITEMS`.
 
         Raises what the write of their batch raised; later batches are not affected, and neither are the other calls of a batch
         by one that cannot be stored for what it holds. A caller that is cancelled while it waits does not know whether its items
@@ -185,7 +185,7 @@ class BatchedWriter(Generic[Item, Outcome]):
         writing: _Writing[Item, Outcome] | None = None
         try:
             while self._waiting or writing is not None:
-                await asyncio.sleep(0)  # who comes in the next turn of the loop shares the batch
+                await asyncio.sleep(0)  # calls of the next turn of the loop share the batch
                 if writing is None:
                     await self._until(self._is_worth_writing)
                     writing = self._begin()
@@ -284,7 +284,7 @@ class BatchedWriter(Generic[Item, Outcome]):
             if not isinstance(error, Exception):
                 raise
             if self._stored is not None:
-                self._stored.batches += 1  # what is stored waits for so many writes, whatever comes of them
+                self._stored.batches += 1  # stored items wait for these writes, whatever their result
             return
         if not batch:
             return

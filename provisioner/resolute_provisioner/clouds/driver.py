@@ -79,7 +79,7 @@ class MachineLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInterruption:
-    """The `instance`-th launched machine (the first is 1) is taken away after so many training steps."""
+    """The `instance`-th launched machine (the first is 1) is interrupted after this number of training steps."""
 
     instance: int
     after_steps: int

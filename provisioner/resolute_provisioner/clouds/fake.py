@@ -1,6 +1,6 @@
 """A cloud in memory, under the loop's time: programmable delays, refusals, losses, lost replies and lying lists.
 
-For the simulator and for tests of everything that stands on the cloud port. It starts no thread and no process; what
+For the simulator and for tests of everything that uses the cloud port. It starts no thread and no process; what
 a machine does is up to a `MachineHost`. Its bill is kept apart from what the port tells, so that a test can count what
 was paid for by mistake.
 """
@@ -153,7 +153,7 @@ class BillLine:
     offer_id: str
     paid_from: datetime
     prices: list[tuple[datetime, float]]
-    """Since when it has been so much an hour; the first since `paid_from`."""
+    """The hourly prices with their start times; the first since `paid_from`."""
     paid_until: datetime | None = None
 
     @property
@@ -303,7 +303,7 @@ class FakeCloud:
         self._script.extend(launches)
 
     def move_price(self, offer_id: str, per_hour: float) -> None:
-        """Machines of the offer, those that live and those to come, cost so much from now on."""
+        """Set the price of present and future machines of the offer from now on."""
         now = self._clock.now()
         self.market.setdefault(offer_id, []).append(LivePrice(offer_id=offer_id, per_hour=per_hour, as_of=now))
         self.bill.reprice(offer_id, now, per_hour)
@@ -353,7 +353,7 @@ class FakeCloud:
         return None
 
     def _arrive_again(self, request: LaunchRequest) -> None:
-        """Nobody waits for the answer."""
+        """No caller waits for the answer."""
         with suppress(BadRequest, NoCapacity):
             if self._known(request) is None:
                 self._create(request)

@@ -75,9 +75,9 @@ def told_master_url(
     tls: bool = False,
 ) -> str | None:
     """`master_url` where the master's own machine has to tell its address: where none is given, or a kind of address stands
-    in it as the host (`http://local-ipv4:8080`). Blocking. None where it is as it should be, or nobody can tell the `usual` kind.
+    in it as the host (`http://local-ipv4:8080`). Blocking. None if it is correct, or if the `usual` kind is unknown.
 
-    Raises `InvalidInput` where nobody tells the kind that is asked for.
+    Raises `InvalidInput` if the requested kind is unknown.
     """
     given = provider.master_url
     kind = (urlsplit(given).hostname or "") if given else usual

@@ -35,7 +35,7 @@ def write_json(path: Path, record: Mapping[str, Any], *, private: bool = False, 
 
 
 def claim_json(path: Path, record: Mapping[str, Any]) -> bool:
-    """Create the file as a whole if nobody has. True for exactly one of all who try."""
+    """Create the file atomically if it does not exist. True for exactly one of concurrent callers."""
     temporary = _write_beside(path, record, private=False)
     try:
         os.link(temporary, path)

@@ -130,7 +130,7 @@ def _onto_smaller(
     price: float,
     room: int,
 ) -> _Way | None:
-    """On a cheaper machine for all of it; one that is on its way and kept for nobody is waited for."""
+    """On a cheaper machine for all of it; a starting machine without a hold is waited for."""
     slots = each.view.slots_in_use
     for other in others:
         theirs = prices.get(other.view.offer_id)

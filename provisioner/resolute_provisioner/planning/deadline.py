@@ -25,18 +25,18 @@ from datetime import datetime, timedelta
 from resolute_provisioner.model import Market
 
 INTERRUPTIONS_PER_HOUR = 2.0
-"""For so many restarts an hour of remaining work time is kept. Traces of spot capacity show up to 1.4 an hour."""
+"""Restarts per hour of remaining work for which time is reserved. Traces of spot capacity show up to 1.4 an hour."""
 
 MARGIN_SHARE = 0.01
 MARGIN_S = 60.0
-"""The pace of training is measured, and measured things vary: so much of the remaining work counts twice, and at least
-so many seconds."""
+"""The pace of training is measured, and measured things vary: this fraction of the remaining work counts twice, and at least
+this many seconds."""
 
 RESTARTS_TO_RETURN = 2.0
-"""Back to spot only with spare time for so many restarts, so that the first interruption does not force it back."""
+"""Back to spot only with spare time for this number of restarts, so that the first interruption does not force it back."""
 
 WORTH_RETURNING = 4.0
-"""Back to spot only when the remaining work is longer than so many restarts: a shorter rest saves less than it costs."""
+"""Back to spot only when the remaining work is longer than this number of restarts: a shorter rest saves less than it costs."""
 
 ANY = frozenset(Market)
 ON_DEMAND = frozenset((Market.ON_DEMAND,))
@@ -58,7 +58,7 @@ class Work:
     unsaved_s: float = 0.0
     """Work that a loss without notice would undo."""
     interruptions_per_hour: float = INTERRUPTIONS_PER_HOUR
-    """For so many restarts an hour its line keeps time: with infinity it is the paper's, with 0 there is none."""
+    """Restarts per hour for which its line reserves time: with infinity it is the paper's, with 0 there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

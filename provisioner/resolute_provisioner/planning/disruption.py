@@ -19,7 +19,7 @@ class Leave:
     """How much work may be disturbed now, and when that may change by time alone."""
 
     machines: int | None = None
-    """Work on so many machines; None is any number."""
+    """Number of machines whose work may be disrupted; None is any number."""
     revisit_at: datetime | None = None
     """When it may be on more."""
 
@@ -31,7 +31,7 @@ class Leave:
         return self.machines is None or machines <= self.machines
 
     def after(self, machines: int) -> Leave:
-        """What is left of it when work on so many is disturbed."""
+        """The rest of it after work on this number of machines is disrupted."""
         return self if self.machines is None else replace(self, machines=self.machines - machines)
 
 
@@ -44,7 +44,7 @@ def leave(policy: Disruption, beliefs: Mapping[str, OfferBelief], now: datetime)
     if limit is None:
         return Leave()
     recent = sorted(at for belief in beliefs.values() for at in belief.disturbed_at if now - at < HOUR)
-    # One more is allowed when so many are an hour old that fewer than the limit are left.
+    # One more is allowed when enough of them are an hour old that fewer than the limit remain.
     more_at = recent[max(0, len(recent) - limit)] + HOUR if recent and limit else None
     return Leave(machines=max(0, limit - len(recent)), revisit_at=more_at)
 

@@ -1,7 +1,7 @@
 """Which machines are given back. Pure.
 
 Those that are broken, going or drained go whatever the work is; those over the maximum go after what they run has moved;
-of the others go those that came for a gang which cannot be completed, those that nobody waits for any more, and those
+of the others go those that came for a gang which cannot be completed, those that no work waits for any more, and those
 that have idled long enough.
 """
 
@@ -165,7 +165,7 @@ def idle_ones(
     now: datetime,
 ) -> list[Termination]:
     """Idle machines that no waiting gang will use: the dearest and longest idle first, down to the minimum unless they
-    stand in the way of work. `room` for so many more machines there is when those that are ending have gone; `prices`: those
+    stand in the way of work. `room`: the number of further machines after the ending ones are gone; `prices`: those
     in force, by offer id."""
     make_room, kept = _room_to_make(spare, unserved, room)
     hopes = _Hopes(pool, unserved, blocks)

@@ -36,13 +36,13 @@ from resolute_provisioner.planning.gangs import machines_of
 from resolute_provisioner.risk import Block
 
 MOVE_PREFIX = "move-of-"
-"""Work that is to move stands in the demand under this name, followed by its token, until it waits itself."""
+"""Prefix of the token of moving work in the demand, until the work itself is pending."""
 
 REPLACEMENT_PREFIX = "replacement-of-"
-"""A machine under notice that still works stands in the demand under this name, until its work waits itself."""
+"""Prefix of the token of a working machine with a notice in the demand, until its work itself is pending."""
 
 SETTLE_S = 600.0
-"""What was placed on demand is left there for so long: work that was moved and comes to stand on demand again, because a
+"""Minimum time on demand before a return to spot: work that was moved and comes to stand on demand again, because a
 machine was free there, is not moved to and fro."""
 
 
@@ -99,7 +99,7 @@ class Choices:
         return self if able in (frozenset(), self.markets) else replace(self, markets=able)
 
     def hold(self, gang: Gang, market: Market, most: int) -> bool:
-        """Whether so many machines of the market hold the gang."""
+        """Whether this number of machines of the market holds the gang."""
         needs = (machines_of(gang, size) for size in self.sizes[market])
         return any(machines is not None and machines <= most for machines in needs)
 
@@ -200,7 +200,7 @@ class ToBeHad:
         return found
 
     def comes(self, token: str, market: Market, slots: int, *, one_machine: bool) -> bool:
-        """Whether machines of the market with so many free slots were asked for under this token."""
+        """Whether machines of the market with this number of free slots were requested under this token."""
         free = [each.free_slots for each in self._coming.get((token, market), ())]
         return any(each >= slots for each in free) or (not one_machine and sum(free) >= slots)
 
@@ -238,7 +238,7 @@ def course_of_start(
     part: int | None = None,
 ) -> Course:
     """Where a gang may be started, with what is to be had now and what comes for it already under the token of `waiting`.
-    `part`: so many slots of it are asked for, on one machine; None asks for all."""
+    `part`: the number of its slots to request, on one machine; None requests all."""
     course = course_of_waiting(pool, among, waiting, now)
     slots, one_machine = (gang.slots, gang.single_machine) if part is None else (part, True)
     if course.markets == SPOT and to_be_had.comes(waiting.token, Market.ON_DEMAND, slots, one_machine=one_machine):

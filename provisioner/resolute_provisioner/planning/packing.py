@@ -19,7 +19,7 @@ from resolute_provisioner.planning.stock import Stock, cost_of
 from resolute_provisioner.ranking import Outlook
 
 SIZES_PREFERRED = 4
-"""While room is short so many sizes are once the preferred one, those with the cheapest slots first."""
+"""Number of sizes that are tried as the preferred one when capacity is short, those with the cheapest slots first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def pack(
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """One way to run a gang: so many slots on each of these machines and on each machine still to buy."""
+    """One way to run a gang: this number of slots on each of these machines and on each machine to buy."""
 
     share: int
     used: tuple[Machine, ...]

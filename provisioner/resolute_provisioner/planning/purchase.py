@@ -43,14 +43,14 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """One machine to buy, and for whom."""
+    """One machine to buy, and its gangs."""
 
     outlook: Outlook
     gangs: tuple[Gang, ...]
 
 
 def purchase(gangs: Sequence[Gang], stock: Stock, *, max_aux: int, room: int) -> list[Purchase] | None:
-    """Machines for all of `gangs`, which stand in their order; each of them fits on some offer. None when no purchase
+    """Machines for all of `gangs`, in their order; each of them fits on some offer. None when no purchase
     that was tried stays within `room` machines: then their importance has to decide."""
     if sum(gang.slots for gang in gangs) > room * max(stock.sizes):
         return None

@@ -1,6 +1,6 @@
 """The machines of one packing, found by what they have free without looking at each. Pure.
 
-Filled first is what was launched for the gang itself, then what is kept for nobody else; between them what is there
+Filled first is what was launched for the gang itself, then machines without a hold of others; between them what is there
 before what is coming before what is to be bought, then the tightest.
 """
 
@@ -34,7 +34,7 @@ class Machine:
     """Lower is filled first: connected machines before starting ones before bought ones."""
     reserved_for: tuple[str, ...] = ()
     market: Market | None = None
-    """None where nobody knows any more how it was bought: it serves every gang."""
+    """None if the purchase is unknown: it serves every gang."""
     bought: Outlook | None = None
     """Set for a machine that would have to be bought."""
     tokens: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ class _Shelf:
         heappush(self._at[place], (machine.name, machine))
 
     def first(self, least: int, accepts: Callable[[Machine], bool]) -> Machine | None:
-        """The first with so many free slots that is accepted."""
+        """The first accepted one with this number of free slots."""
         emptied: list[Place] = []
         found: Machine | None = None
         for place in self._places:
@@ -103,7 +103,7 @@ class _Shelf:
 
 
 class _Whole:
-    """Machines of one size and market that nobody has touched, the first to be filled first."""
+    """Machines of one size and market that are unused, in the order of use."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[bool, int, str, Machine]] = []
@@ -164,7 +164,7 @@ class Shelves:
         self._put(machine)
 
     def served(self, gang: Gang) -> None:
-        """It waits no longer: what was kept for it alone is kept for nobody."""
+        """It no longer waits: machines held only for it are free."""
         self._waiting.discard(gang.token)
         for machine in self._reserved.pop(gang.token, ()):
             machine.awaited_by -= 1
@@ -193,7 +193,7 @@ class Shelves:
         return min(found, key=_fill_order, default=None)
 
     def whole(self, gang: Gang, size: int, count: int) -> list[Machine]:
-        """At most `count` machines of the size that nobody has touched."""
+        """At most `count` unused machines of the size."""
 
         def accepts(machine: Machine) -> bool:
             return self._may_use(machine, gang) and gang.token not in machine.reserved_for
@@ -212,7 +212,7 @@ class Shelves:
         return own + [entry[3] for entry, _ in zip(others, range(missing), strict=False)]
 
     def sharing(self, gang: Gang, share: int, count: int) -> list[Machine]:
-        """At most `count` machines with so many free slots each."""
+        """At most `count` machines with this number of free slots each."""
         fitting = (m for m in self.machines if m.free_slots >= share and self._may_use(m, gang))
         return sorted(fitting, key=lambda m: (gang.token not in m.reserved_for, _fill_order(m)))[:count]
 

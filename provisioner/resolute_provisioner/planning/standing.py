@@ -9,7 +9,7 @@ from datetime import datetime
 from resolute_provisioner.model import InstanceView, Intent, Observed, PoolScaling
 
 NOTICE_GRACE_S = 60.0
-"""A machine that outlives the deadline of its own notice by so much is ended by us."""
+"""Time after the deadline of its notice at which the pool ends a machine itself."""
 
 MASS_LOSS_SHARE = 0.5
 """When so large a part of the machines is out of contact at once, our own network is the suspect, not the machines."""
@@ -30,7 +30,7 @@ class Standing:
     lost: bool
     """Out of contact for too long, while most others are not, or for much too long."""
     suspect: bool
-    """Out of contact for too long, together with so many others that nothing is done about it."""
+    """Out of contact for too long, together with so large a part of the pool that no action is taken."""
     capacity: bool
     """Work may be planned on it: it is there, or it is coming."""
 

@@ -38,7 +38,7 @@ class Stock:
         self._gang_limits = gang_limits or {}
         self._best = _best(outlooks)
         self._best_whole: dict[int, list[Outlook]] = {}
-        """Of those of which one gang may have so many."""
+        """Of those of which one gang may have this number."""
         self._of_size: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
         self._whole: dict[tuple[int, frozenset[Market], int], Outlook | None] = {}
         self._holding: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
@@ -60,7 +60,7 @@ class Stock:
         return sorted(cheapest, key=lambda size: (by_slot[size], -size))
 
     def of_size(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
-        """The cheapest machine of exactly so many slots, for work that needs one."""
+        """The cheapest machine of exactly this size, for work that needs one."""
         key = (slots, markets)
         if key not in self._of_size:
             found = (each for each in self._best if each.offer.slots == slots and each.offer.market in markets)
@@ -68,7 +68,7 @@ class Stock:
         return self._of_size[key]
 
     def whole(self, slots: int, markets: frozenset[Market], machines: int) -> Outlook | None:
-        """The cheapest machine of exactly so many slots, for a gang that needs `machines` more of them."""
+        """The cheapest machine of exactly this size, for a gang that needs `machines` more of them."""
         key = (slots, markets, machines)
         if key not in self._whole:
             best = self._best_of(machines)
@@ -77,7 +77,7 @@ class Stock:
         return self._whole[key]
 
     def whole_holding(self, slots: int, markets: frozenset[Market], machines: int) -> Outlook | None:
-        """The same of at least so many slots."""
+        """The same of at least this size."""
         found = (each for each in self._best_of(machines) if each.offer.slots >= slots and each.offer.market in markets)
         return next(found, None)
 
@@ -91,7 +91,7 @@ class Stock:
         return self._best_whole[machines]
 
     def holding(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
-        """The cheapest machine of at least so many slots."""
+        """The cheapest machine of at least this size."""
         key = (slots, markets)
         if key not in self._holding:
             found = (each for each in self._best if each.offer.slots >= slots and each.offer.market in markets)

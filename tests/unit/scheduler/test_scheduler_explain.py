@@ -180,9 +180,7 @@ def test_a_reservation_tells_that_a_bought_machine_may_be_given_back_while_it_id
     ]
     leaves = [leaving(work[0]), work[1]]
     assert not [each for each in why(agents, *leaves, scaling=full).details if "released" in each]
-    assert not [
-        each for each in why([an_agent("a", 4), agents[1]], *work, scaling=full).details if "released" in each
-    ]
+    assert not [each for each in why([an_agent("a", 4), agents[1]], *work, scaling=full).details if "released" in each]
 
 
 def test_room_that_is_kept_for_another_is_named() -> None:

@@ -119,7 +119,7 @@ def _sqlite_path(path: Path) -> str:
 
 
 def read_in_order(connection: Connection) -> None:
-    """For the rest of the transaction: whoever wants the first rows in the order of an index gets them from there.
+    """For the rest of the transaction: queries for the first rows in the order of an index use that index.
 
     A PostgreSQL that has not looked at a table since it grew takes a hundred thousand rows for two, and sorts them all.
     """

@@ -16,7 +16,7 @@ from resolute_master.store.encoding import decode_plain
 from resolute_master.store.sql import dialect, tables
 
 PAGE = 1000
-"""Reports of one page: some milliseconds of work, in which nobody else is answered."""
+"""Reports of one page: some milliseconds of work, which delay all other requests."""
 
 
 def report_of(row: Row[Any]) -> MetricReport:

@@ -36,7 +36,7 @@ _SESSION_SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresAddress:
-    """One database of one server, and who we are there."""
+    """One database of one server, and the user there."""
 
     host: str
     port: int = 5432

@@ -15,7 +15,7 @@ from resolute_master.store.sql.chunk_rows import Key, chunk_values
 from resolute_master.store.sql.postgres_rows import array_type, as_arrays, columns_of
 
 REMEMBERED_SERIES = 10_000
-"""Some kilobytes each, and more where reports have many names; who has more series reads their last chunks again."""
+"""Some kilobytes each, more for reports with many names; for more series, their last chunks are read again."""
 
 Changed = Mapping[Key, Sequence[Chunk]]
 

@@ -1,6 +1,6 @@
 """The connections that a master has to PostgreSQL while it is the one master of its database.
 
-The connection of the engine's commits holds an advisory lock. Who has it is the master: a second one is refused, and when
+The connection of the engine's commits holds an advisory lock. Its holder is the master: a second one is refused, and when
 the lock is had again after a lost connection, the lost one has ended on the server too, so that what it did is decided.
 """
 
@@ -44,7 +44,7 @@ POOLED = 5
 """Connections for reads and for writes outside the lanes."""
 
 END_TIMEOUT_MS = 5000
-"""How long the end of somebody else's session is waited for."""
+"""Time to wait for the end of another session."""
 
 
 class Lane(Enum):
@@ -99,7 +99,7 @@ class Session:
             opened.append(state)
             await _check_server(state, address)
             await _lock(state, address, clock, previous)
-            # Whoever was the master before has nothing under way once we are it.
+            # The previous master has no statement in progress once this one holds the lock.
             await state.fetch(_END_OTHERS, APPLICATION, END_TIMEOUT_MS)
             me = await state.fetchrow("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()")
             for _ in range(len(Lane) - 1):
@@ -114,7 +114,7 @@ class Session:
         return cls(lanes, pool, thread, Backend(me["pid"], me["backend_start"]))
 
     def when_lost(self, tell: Callable[[], None]) -> None:
-        """`tell` is called when the connection with the lock ends, even while nobody uses it."""
+        """`tell` is called when the connection with the lock ends, even while it is unused."""
         self._watched = lambda _connection: tell()
         self.lanes[Lane.STATE].connection.add_termination_listener(self._watched)
 

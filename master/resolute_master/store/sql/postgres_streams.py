@@ -31,7 +31,7 @@ Rows = list[list[Any]]
 """A list of values for each column of the table."""
 
 ROWS_A_TURN = 500
-"""Rows that are made in one turn of the event loop: a third of a millisecond, after which whoever asks for little goes on."""
+"""Rows that are made in one turn of the event loop: a third of a millisecond, after which short requests continue."""
 
 
 class _RolledBack(Exception):

@@ -61,7 +61,7 @@ def page_of(
     connection: Connection, found: Select[Any], order: Sequence[Any], offset: int, limit: int | None
 ) -> Page[Body]:
     """`found` selects bodies; it is counted first, in the same transaction. They are left as they are, for the thread of a
-    database, where everybody else's statements wait, to be held up no longer than it must."""
+    database, where all other statements wait, to be blocked no longer than necessary."""
     counted = found.with_only_columns(func.count(), maintain_column_froms=True)
     total: int = connection.execute(counted).scalar_one()
     first, after = page_bounds(offset, limit, total)

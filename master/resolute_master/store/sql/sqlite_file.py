@@ -1,6 +1,6 @@
 """The file of a SQLite database: whether it still is the one that was opened, and whether one must be there.
 
-SQLite goes on with a file that was removed: it commits into what nobody will ever open again. And it makes a new database where
+SQLite continues with a removed file: it commits into a file that can never be opened again. And it makes a new database where
 there is none, so that a cluster whose file was lost would begin anew with the first user and without its work.
 """
 

@@ -1,5 +1,5 @@
 """The calls to EC2: the synchronous SDK in threads of its own, its errors turned into ours. Nothing here repeats a call:
-whoever calls knows whether that is worth it."""
+the caller decides whether to retry."""
 
 from __future__ import annotations
 

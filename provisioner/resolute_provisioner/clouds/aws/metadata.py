@@ -13,7 +13,7 @@ ADDRESSES = ("local-ipv4", "public-ipv4", "local-hostname", "public-hostname")
 """What the metadata service calls the ways to reach a machine."""
 
 TIMEOUT_S = 2.0
-"""Elsewhere than on EC2 nobody answers at this address; on it the answer takes milliseconds."""
+"""Outside EC2 this address does not answer; on EC2 the answer takes milliseconds."""
 TOKEN_TTL_S = 60
 
 

@@ -82,7 +82,7 @@ class Ec2Notices:
             return []
 
     async def _ask(self, session: aiohttp.ClientSession, path: str) -> bytes:
-        """The value; empty when there is none, or nobody answers."""
+        """The value; empty when there is none, or no answer."""
         try:
             status, text = await self._get(session, path)
             if status == 401:  # the token has ended

@@ -37,7 +37,7 @@ class AwsPrices:
         self._clock = clock
 
     async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
-        """An offer that names no zone may be served by any: it has the price of the dearest, so that nobody is surprised."""
+        """An offer without a zone may be served by any: it has the price of the most expensive zone."""
         wanted = [offer for offer in offers if offer.market is Market.SPOT]
         if not wanted:
             return ()

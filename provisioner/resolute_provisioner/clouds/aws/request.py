@@ -26,7 +26,7 @@ CLUSTER_TAG, POOL_TAG, INSTANCE_TAG, TOKEN_TAG = (
 """A machine is ours when it has the first one; the last one says of which request it came."""
 
 FIRST_CLUSTER_POOL_TAG, MASTER_TAG = "determined-resource-pool", "determined-master-address"
-"""Set for the tools and policies of those who look for the original's tags; nothing here reads them."""
+"""Set for tools and policies that use the original's tags; nothing here reads them."""
 
 TAGS_OF_ONE_RESOURCE = 50
 TAG_KEY_CHARACTERS, TAG_VALUE_CHARACTERS = 128, 256
@@ -152,7 +152,7 @@ def _network_interface(request: LaunchRequest, settings: AwsSettings) -> dict[st
 
 
 def _tag_specifications(request: LaunchRequest, settings: AwsSettings) -> list[dict[str, Any]]:
-    """The volume and the spot request have the tags of their machine: who pays for them asks whose they are."""
+    """The volume and the spot request have the tags of their machine, for cost allocation."""
     tags = {
         **settings.tags,
         **request.tags,

@@ -1,6 +1,6 @@
 """The calls to Compute Engine: Google's synchronous client in threads of its own, its errors turned into ours.
 
-Nothing here repeats a call: whoever calls knows whether that is worth it.
+Nothing here repeats a call: the caller decides whether to retry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 CALL_TIMEOUT_S = 30.0
 CONCURRENT_CALLS = 10
-"""A hundred machines are deleted in a few seconds; Google's client keeps so many connections open, and no more."""
+"""A hundred machines are deleted in a few seconds; Google's client keeps this many connections open at most."""
 PAGE = 500
 """The most that one page may hold."""
 
@@ -82,7 +82,7 @@ class Zones:
 
 def error_of(status: int, codes: Iterable[str], text: str) -> CloudError:
     """The class of an answer by its codes (HTTP reasons, or those of an operation's errors), then by its HTTP status.
-    A code that nobody has heard of, without a status, says nothing: `Transient`."""
+    An unknown code without a status is undecided: `Transient`."""
     known = [code.upper() for code in codes]
     if any(code.startswith(NO_CAPACITY_CODES) for code in known) or any(word in text for word in NO_CAPACITY_WORDS):
         return NoCapacity(text)

@@ -28,7 +28,7 @@ from resolute_provisioner.model import Market, Offer
 UNNAMED_OWNER = "determined-ai-determined"
 """The original's value of the owner label outside of Google Cloud. Nothing here looks for it."""
 DERIVED_PREFIX = 30
-"""Of the master's own name so much begins the machines' names."""
+"""Length of the prefix of the master's own name in machines' names."""
 
 
 class GcpDriver(BootedDriver[GcpProvider]):

@@ -23,7 +23,7 @@ REFUSALS = {
     RefusalKind.TRANSIENT: HttpError(status=503, reason="backendError", message="try again"),
     RefusalKind.THROTTLED: HttpError(status=403, reason="rateLimitExceeded", message="rate limit exceeded"),
 }
-"""How each class of refusal is told."""
+"""The error of each class of refusal."""
 
 
 def gcp_settings(**changes: Any) -> GcpSettings:

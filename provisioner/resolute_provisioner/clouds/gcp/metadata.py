@@ -17,7 +17,7 @@ ADDRESSES: Mapping[str, str] = {
 """Words for the ways to reach a machine, and where its metadata has them."""
 
 TIMEOUT_S = 2.0
-"""Elsewhere than on Google Cloud nobody answers at this address; on it the answer takes milliseconds."""
+"""Outside Google Cloud this address does not answer; on Google Cloud the answer takes milliseconds."""
 
 
 class GceMetadata:

@@ -75,7 +75,7 @@ class ScriptedInterruption:
     """The `instance`-th launched machine (the first is 1) is taken back.
 
     `after_s` counts from the start of its process and is carried out by the machine's host. `after_steps` is for a
-    caller who watches the training and then calls `interrupt`. `notice_s` None: without a word.
+    caller who watches the training and then calls `interrupt`. `notice_s` None: without a notice.
     """
 
     instance: int
@@ -303,7 +303,7 @@ def order_end(root: Path, provider_ids: Sequence[str], clock: Clock) -> None:
         if NAME.fullmatch(provider_id) is None or not files.instance.exists():
             continue
         files.stop.touch()
-        # Claimed by nobody, so that a host that was just being started leaves the machine alone.
+        # Not claimed, so that a host that was just being started leaves the machine alone.
         if not files.host.exists() and claim_json(files.host, {"pid": 0}):
             claim_json(files.gone, {"at": time_text(clock.now()), "reason": "ended before it had booted"})
 

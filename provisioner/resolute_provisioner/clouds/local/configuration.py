@@ -30,7 +30,7 @@ class Interruption(ConfigModel):
     after_steps: Count | None = None
     """After how many training steps; instead of `after`."""
     notice: Duration | None = None
-    """How long before the end it is told; null takes it without notice."""
+    """Time of the notice before the end; null interrupts without a notice."""
 
     @model_validator(mode="after")
     def _one_moment(self) -> Self:

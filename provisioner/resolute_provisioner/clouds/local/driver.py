@@ -120,7 +120,7 @@ def _offers(provider: LocalProvider) -> Iterator[Offer]:
 
 
 def agent_options(provider: LocalProvider, master: MasterPlace, processors: int) -> dict[str, object]:
-    """Settings of the machines' agents, beyond what every agent is told. They share this machine with the master, whose
+    """Settings of the machines' agents, beyond those of every agent. They share this machine with the master, whose
     state is hidden from their tasks, and its `processors` with each other."""
     most = provider.slots_per_instance * provider.max_instances
     own: dict[str, object] = {

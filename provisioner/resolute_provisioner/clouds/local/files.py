@@ -4,8 +4,8 @@
     <root>/lock                             held while a launch is decided
     <root>/control/interrupt-<id>.json      an order to take a machine back, consumed by its host
     <root>/instances/<id>/instance.json     what was asked for; its presence is the launch
-                          agent.json        what the machine is told at boot (holds the join token)
-                          host.json         pid and start time of the host process; written once, by whoever comes first
+                          agent.json        the machine's boot settings (with the join token)
+                          host.json         pid and start time of the host process; written once, by the first process
                           started.json      pid, start time, and from when the machine is paid
                           stop              its presence orders the end
                           notice.json       the machine's own view of its coming interruption

@@ -1,7 +1,7 @@
 """The host of one local machine: a detached process that boots it, interrupts it, ends it, and writes down when.
 
 `python -m resolute_provisioner.clouds.local.host <machine directory>` returns as soon as the host has claimed the
-machine; the host lives on by itself. Whoever started it may be killed at any moment. Of several hosts started for one
+machine; the host lives on by itself. The process that started it may be killed at any moment. Of several hosts started for one
 machine, one claims it and the others leave. What runs in the machine is a descendant of the host and dies with it.
 """
 
