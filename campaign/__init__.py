@@ -1,7 +1,8 @@
 """`make campaign`: master, agents, tasks, machines and the database are killed with -9, hundreds of times, while work runs.
 
 - `strikes`    what is killed when, as values: a seeded plan
-- `points`     where in a program somebody may be killed: the order is left in a file, the program that reaches the point carries it
+- `points`     points of a program at which a process may be killed: the order is left in a file, the program that reaches the
+point carries it
                out and leaves a marker behind (standard library only: it goes into tasks, too)
 - `master`, `machine`, `agent`, `trial`  the real programs, composed with edges that know such points
 - `database`   the store's connection to PostgreSQL, cut while a commit is on its way

@@ -52,7 +52,7 @@ class CampaignCluster(LiveCluster):
             (self.orders / name).mkdir(parents=True)
         self.master_program = ("campaign.master", str(self.orders))
         # Of a master; machines and their agents get it from there. Programs that start hundreds of times are compiled once,
-        # as where they are installed, also where the one who runs this keeps Python from writing what it has compiled.
+        # as where they are installed, also if PYTHONDONTWRITEBYTECODE is set.
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             "PYTHONPYCACHEPREFIX": str(directory / "bytecode"),
@@ -75,7 +75,7 @@ class CampaignCluster(LiveCluster):
     def submit_work(self, client: Resolute, name: str, pool: int) -> Experiment:
         """An experiment with an upload of its own: no two have the same bytes."""
         context = self.directory / "contexts" / name
-        if not context.exists():  # who tries again sends the same bytes again, times included
+        if not context.exists():  # a retry sends the same bytes, times included
             (context / "campaign").mkdir(parents=True)
             for file in CODE:
                 shutil.copy(HERE / file, context / "campaign" / file)

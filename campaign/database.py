@@ -2,7 +2,7 @@
 
 <what>.open   SQLite, and PostgreSQL outside its lanes: everything is said but COMMIT; in a lane: nothing is sent yet
 <what>.sent   a lane of PostgreSQL: the server has been told to commit, and has not answered
-<what>.done   it is committed, and nobody knows yet
+<what>.done   it is committed, and not confirmed yet
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Director:
         self.extra: list[Strike] = []
         """Kills beyond the plan: those that made a launch or a start for an order that waited for one."""
         self.ended_by_itself: list[int] = []
-        """Exit codes of masters that nobody had killed."""
+        """Exit codes of masters that were not killed."""
 
     def run(self) -> None:
         """Returns when every kill of the plan has been made and the master serves."""
@@ -92,7 +92,7 @@ class Director:
             self._work.one_more()
 
     def _collect(self) -> None:
-        """Orders that were carried out, by their markers; those that met nobody are given again."""
+        """Orders that were carried out, by their markers; those that matched no process are repeated."""
         for point, armed in list(self._armed.items()):
             file = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
             if not file.exists():

@@ -30,7 +30,7 @@ SWEPT_AFTER = timedelta(hours=25)
 """By then the next task has swept what killed writers left of unfinished checkpoints."""
 
 CONNECTIONS = 12
-"""A master that serves holds at most so many connections to its database, however often it was cut off."""
+"""Maximum of database connections of a serving master, after any number of disconnections."""
 
 
 @dataclass(slots=True)

@@ -92,7 +92,7 @@ def submissions(asked: Sequence[str], acknowledged: Mapping[str, int], stored: S
             problems.append(f"{name} was never acknowledged")
         elif known.get(name) != acknowledged[name]:
             problems.append(f"{name} was acknowledged as {acknowledged[name]} and is stored as {known.get(name)}")
-    problems += [f"{name} is stored and nobody asked for it" for name in sorted(known.keys() - set(asked))]
+    problems += [f"{name} is stored and was not submitted" for name in sorted(known.keys() - set(asked))]
     return problems
 
 

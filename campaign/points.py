@@ -1,7 +1,7 @@
-"""Points of a program at which somebody may be killed with -9. Standard library only: tasks import this, too.
+"""Points of a program at which a process may be killed with -9. Standard library only: tasks import this, too.
 
-An order is a file named after its point. Who reaches the point takes the file away, so that exactly one carries it out, writes
-a marker and kills. Without an order a point costs one failed rename.
+An order is a file named after its point. The process that reaches the point removes the file, so that exactly one carries it out,
+writes a marker and kills. Without an order a point costs one failed rename.
 
     <directory>/<point>.order    {"id", "victim"}
     <directory>/struck/<id>.json {"id", "point", "victim", "by", "pids"}
@@ -26,7 +26,7 @@ SELF, MACHINE, HOST, AGENT, MASTER, DATABASE, BACKEND = (
     "database",
     "backend",
 )
-"""Who is killed: the process at the point, the machine it runs on, that machine's host, that machine's agent, the master, every
+"""The target: the process at the point, the machine it runs on, that machine's host, that machine's agent, the master, every
 process of the database server, the one process of the server that serves the connection at the point."""
 
 MACHINE_PROGRAM, AGENT_PROGRAM = "campaign.machine", "campaign.agent"
@@ -67,7 +67,7 @@ class Points:
         return Order(id=order["id"], point=point, victim=order["victim"])
 
     def _taken(self, point: str) -> Path:
-        """The order while it is ours: if we die before the marker is written, it tells that nobody will carry it out."""
+        """The order while it is ours: if we die before the marker is written, it shows that no process will carry it out."""
         assert self._directory is not None
         return self._directory / f"{point}.taken-{os.getpid()}"
 

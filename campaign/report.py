@@ -55,7 +55,7 @@ class Campaign:
     done: Sequence[Strike]
     """The kills of the plan that happened."""
     extra: Sequence[Strike] = ()
-    """Kills that nobody had asked for, beside the plan."""
+    """Kills beside the plan."""
     found: Verdict
 
     @property

@@ -115,7 +115,7 @@ def _pool(plan: Plan) -> dict[str, Any]:
 
 def _config(plan: Plan) -> dict[str, Any]:
     config: dict[str, Any] = yaml.safe_load((EXAMPLE / "promoting.yaml").read_text())
-    # The seed of a trial is told to its program only.
+    # Only the program of a trial knows its seed.
     config["entrypoint"] = ["sh", "-c", f'echo "{SEED_IS}$DET_TRIAL_SEED" && exec {sys.executable} by_length.py']
     config["hyperparameters"] |= SMALL
     config["searcher"] = {
@@ -210,7 +210,7 @@ class _Alone:
 
 
 class _Folder(tempfile.TemporaryDirectory[str]):
-    """A checkpoint that nobody keeps."""
+    """A checkpoint that is not stored."""
 
     def __enter__(self) -> Any:
         return Path(super().__enter__()), ""

@@ -14,7 +14,7 @@ INSIDE = 0.5
 """This part of the kills of each kind is placed inside of something."""
 
 PAUSE_S = 0.4
-"""Between two kills pass up to so many seconds."""
+"""Maximum of seconds between two kills."""
 
 
 class Kind(StrEnum):

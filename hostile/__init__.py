@@ -1,7 +1,7 @@
 """`make hostile`: agents, callers and tasks that mean harm attack a real master with work in it, and get nothing.
 
 - `cluster`    the master, its machines and users; secrets are planted in every configuration; some work is over, some runs
-- `attackers`  who attacks, with which token
+- `attackers`  the kinds of attackers, and their tokens
 - `values`     what is sent: ids, texts, bodies and their mutations, drawn from a seed
 - `calls`      requests of the REST API, each with whether the table of calls refuses it
 - `garbage`    bytes that are no request

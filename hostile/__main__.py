@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         help="requests and messages, over all stores (default: %(default)s)",
     )
     parser.add_argument("--store", default=",".join(STORES), help="sqlite, postgres or both (default: %(default)s)")
-    parser.add_argument("--rate", type=float, default=RATE, help="at most so many a second (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=RATE, help="at most this many per second (default: %(default)s)")
     parser.add_argument("--folder", type=Path, help="a new one, which is kept (default: temporary, kept on failure)")
     given = parser.parse_args(arguments)
     stores = given.store.split(",")

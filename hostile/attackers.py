@@ -1,4 +1,4 @@
-"""Who attacks."""
+"""The kinds of attackers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resolute_master.api.rights import Who
 
 
 class Attacker(StrEnum):
-    """The value stands in the table of a campaign."""
+    """The value is shown in the table of a campaign."""
 
     NOBODY = "nobody"
     FORGER = "forged token"
@@ -37,7 +37,7 @@ COLUMN: Mapping[Attacker, Who] = MappingProxyType(
 """The column of `docs/authorisation.md` that says what each may."""
 
 BY_TASK_HEADER = frozenset({Attacker.ENDED_TASK, Attacker.OTHER_TASK})
-"""Who shows the token of a task, which has a header of its own."""
+"""Attackers with the token of a task, which has a header of its own."""
 
 
 def forged(token: str) -> str:

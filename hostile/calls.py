@@ -40,7 +40,7 @@ MOST_VARIANTS = 400
 """Of one type of message, drawn from all of them."""
 
 FINAL = frozenset({Action.LOG_OUT})
-"""What ends the session of the attacker, who would have to begin again."""
+"""Calls that end the session of the attacker."""
 
 ENDING = ("/early_exit", "/daemon")
 """What may end the own task of the attackers."""
@@ -48,10 +48,10 @@ ENDING = ("/early_exit", "/daemon")
 WAITING = ("/all_gather", "/signals/preemption", "/rendezvous")
 
 OWN = 0.35
-"""Of the requests of those who have something of their own, those that are about it."""
+"""Share of the requests about the attacker's own objects."""
 
 WEIGHTS: Mapping[Attacker, int] = {Attacker.OTHER_TASK: 3, Attacker.FROM_TASK: 3, Attacker.OTHER: 3}
-"""How much more often than the others: whoever is not known is stopped at the door."""
+"""Weights of attackers: unauthenticated ones are refused early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The cluster that is attacked, with secrets in the configuration of its master, and people who use it over HTTP."""
+"""The cluster that is attacked, with secrets in the configuration of its master, and users of its HTTP API."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class HostileCluster(LiveCluster):
 
 
 class Person:
-    """A user who is logged in, over HTTP."""
+    """A logged-in user of the HTTP API."""
 
     def __init__(self, cluster: LiveCluster, name: str, password: str = PASSWORD) -> None:
         self._http = httpx.Client(base_url=cluster.url, timeout=60)

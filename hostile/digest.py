@@ -34,7 +34,7 @@ CHANGES = frozenset(
         "projectNumRuns",
     }
 )
-"""Keys that time, or what everybody may create, changes."""
+"""Keys that change with time, or with objects that every user may create."""
 
 BUSY = frozenset({"containers", "slots", "slotStats"})
 """Of an agent at work."""
@@ -53,7 +53,7 @@ QUERIES = {
 }
 OF_ALL = ("/api/v1/master/config", "/api/v1/agent-join-token", "/api/v1/users", "/api/v1/templates")
 PROJECTS = "/projects"
-"""The end of the path of a list to which everybody may add."""
+"""The end of the path of a list that every user may add to."""
 
 NAMED = frozenset({*USERS, "admin", "determined", "alice-s", "p"})
 """Of the lists to which something may be added, what was there before."""

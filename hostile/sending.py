@@ -29,7 +29,7 @@ AT_ONCE = 16
 """Requests, connections of bytes and links at once: the master serves its own work beside them."""
 
 ANSWER_S = 60.0
-"""Whoever gets no head of an answer for so long was not answered."""
+"""Time without the head of an answer after which a request counts as unanswered."""
 
 WAITED_S = 1.0
 """For an answer that comes only when something else has happened."""
@@ -57,7 +57,7 @@ class Outcome:
     granted: bool = False
     """It was granted: a status below 400, or a welcome."""
     shown: tuple[str, ...] = ()
-    """Where the secrets were planted that stand in the answer."""
+    """The origins of planted secrets in the answer."""
     unanswered: bool = False
     detail: str = ""
 
@@ -140,7 +140,7 @@ class Sender:
         status, said, failure = 0, b"", ""
         try:
             async with asyncio.timeout(WAITED_S if request.waits else ANSWER_S):
-                body = None if request.body is None else io.BytesIO(request.body)  # large ones hold up nobody
+                body = None if request.body is None else io.BytesIO(request.body)  # large ones do not block others
                 sent = http.request(
                     request.method, url, data=body, headers=self._headers(request), allow_redirects=False
                 )

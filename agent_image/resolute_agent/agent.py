@@ -71,7 +71,7 @@ class AgentRefused(PermissionDenied):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSetup:
-    """What an agent is told about itself. `environment` are its machine's variables for every task.
+    """The identity and settings of an agent. `environment` are its machine's variables for every task.
 
     `master_timeout_s` is how long an elastic machine waits for a master before it ends itself; `None`: for ever.
     """

@@ -130,7 +130,7 @@ def _probe(launch: dict[str, Any], answer: int) -> None:
 
 
 def _detached(work: Callable[[], None]) -> None:
-    """Run `work` in a process that is nobody's child: it is adopted by the machine's init."""
+    """Run `work` in an orphaned process, which the machine's init adopts."""
 
     def middle() -> None:
         os.setsid()

@@ -17,7 +17,7 @@ from resolute_agent.privileges import SHARED_UMASK, UMASK, Account, acting_as, b
 
 ISOLATED, ROOT, USER, NONE = "isolated", "root", "user", "none"
 """How much of a view of its own a task gets. `ISOLATED`: root makes it, and the task runs as another user, in a PID namespace of
-its own, without capabilities. `ROOT` and `USER`: a mount namespace, and the task runs as the agent's user, who is root or not.
+its own, without capabilities. `ROOT` and `USER`: a mount namespace, and the task runs as the agent's user, root or not.
 `NONE`: the machine as it is."""
 
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
@@ -95,7 +95,7 @@ def private_root(launch: dict[str, Any]) -> list[str]:
     """Build a root of this process's own and move into it; returns what could not be made visible there.
 
     Everything of the machine is bound as it is, but `/run/determined` (the container's run directory), `/tmp` (its own)
-    and the `binds`; `keep` names paths that must stay although they lie under `/tmp`. Who runs as another user gets
+    and the `binds`; `keep` names paths that must stay although they lie under `/tmp`. A task of another user gets
     `/proc` and `/dev/shm` of its own as well, and sees an empty directory in place of those that are `covered`, and of those
     on the way to what it was lent (`lent`) that only others may enter.
     """
@@ -187,7 +187,7 @@ def _closed_to(path: str, account: Account) -> str:
 
 def _bind_asked(launch: dict[str, Any], source: str, target: str, account: Account | None, own: set[int]) -> None:
     """One of the `binds`. What the operator gives (`given`) is opened by the agent; anything else with the rights of the task's
-    user, who could not reach it by its own path either."""
+    user, which could not reach it by its own path either."""
     root, whose = launch["root"], None if source in launch["given"] else account
     existing = "/" + target.strip("/").split("/")[0]
     if existing not in ("/run", "/tmp") and os.path.isdir(existing) and not os.path.isdir(target):

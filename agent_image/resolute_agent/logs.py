@@ -361,7 +361,7 @@ class LogShipper:
             pass
 
     def _take(self, source: _Source, count: int, size: int | None = None) -> list[_Pending]:
-        """At most so many of its oldest lines, until they have `size` bytes."""
+        """Its oldest lines, up to `size` bytes."""
         taken: list[_Pending] = []
         taken_bytes = 0
         while source.pending and len(taken) < count and (size is None or taken_bytes < size):

@@ -1,7 +1,7 @@
 """One machine of the local cloud: a detached init process, `python -m resolute_agent.machine [--detach] <directory>`.
 
 It keeps an agent running (settings: `agent.json` in the directory), adopts what the agent's tasks leave behind, and
-ends everything when it is told to (SIGTERM, or a file `stop`), when the agent says that the machine is to go, or with
+ends everything on request (SIGTERM, or a file `stop`), when the agent reports that the machine should end, or with
 `--no-restart` when the agent ends. Its own death, also by SIGKILL, is the machine's: the kernel then kills the agent and
 tells each supervisor, which ends its task.
 
@@ -194,7 +194,7 @@ def serve(directory: Path, agent: Sequence[str] = AGENT_PROGRAM, *, restart: boo
 
 
 def detach(directory: Path, *, restart: bool = True) -> int:
-    """Be the machine in a session of its own, as nobody's child. The caller's process returns at once."""
+    """Be the machine in a session of its own, detached from its parent. The caller's process returns at once."""
     middle = os.fork()
     if middle:
         os.waitpid(middle, 0)
@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     directory: Path = given.directory.resolve()
     try:
-        settings = read_settings(directory / AGENT)  # so that a caller who detaches is told
+        settings = read_settings(directory / AGENT)  # so that a detaching caller gets the error
         if given.power_off:
             end_containers(settings)
             return 0

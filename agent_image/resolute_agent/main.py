@@ -1,4 +1,4 @@
-"""Composition root of the agent process: reads its settings once, builds the parts, runs until it is told to stop."""
+"""Composition root of the agent process: reads its settings once, builds the parts, runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from resolute_agent.websocket import WebSocketConnector
 log = logging.getLogger(__name__)
 
 EXIT_MISCONFIGURED = 78
-"""Exit code of an agent that somebody has to configure first: starting it again changes nothing."""
+"""Exit code of an agent with a configuration error: restarting it changes nothing."""
 
 HEARD = "heard"
-"""Touched in the state directory at each word of a master: whoever started the agent can tell a machine without one."""
+"""Touched in the state directory at each message of a master, so that the parent process detects a machine without one."""
 
 LOOK_AGAIN_S = 20.0
 """A tool that is asked again while the agent serves may take so long."""
@@ -94,7 +94,8 @@ def _tls(settings: AgentSettings, master_cert: str) -> ssl.SSLContext | None:
         return None
     if settings.tls_skip_verify:
         log.warning(
-            "security.tls.skip_verify: any certificate is taken for the master's, so anybody between the two can give this machine "
+            "security.tls.skip_verify: any certificate is accepted as the master's, so an attacker between the two "
+            "can give this machine "
             "work; name the master's ca.pem as security.tls.master_cert instead"
         )
         context = ssl.create_default_context()

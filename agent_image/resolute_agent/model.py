@@ -28,7 +28,7 @@ from resolute.wire.states import ContainerState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this agent is; fixed for the life of its process."""
+    """The identity of this agent; fixed for the life of its process."""
 
     agent_id: str
     resource_pool: str
@@ -261,7 +261,7 @@ class DrainLogs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget:
-    """Nobody needs the container's directory any more, once its output is stored (unless `ship` is false)."""
+    """The container's directory is no longer needed once its output is stored (unless `ship` is false)."""
 
     container_id: str
     allocation_id: str

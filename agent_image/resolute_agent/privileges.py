@@ -20,7 +20,7 @@ _MOST_CAPABILITIES = 64
 """The kernel keeps them in 64 bits; it says `EINVAL` for those that it does not have."""
 
 UMASK = 0o022
-"""Of a task: everybody may read what it writes, as everybody may read a checkpoint through the master."""
+"""Of a task: its files are world-readable, as every user may read a checkpoint through the master."""
 
 SHARED_UMASK = 0o002
 """Where the storage has the set-group-ID bit: its group may change what a task stores there."""

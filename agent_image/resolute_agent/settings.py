@@ -1,4 +1,4 @@
-"""What an agent process is told at its start; one frozen value, passed down by constructor."""
+"""The settings of an agent process at its start; one frozen value, passed down by constructor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AgentSettings:
     `docker_ulimits` its limits by name. `keep_paths` stay visible to tasks although they lie in something that is hidden
     from them, such as `/tmp`. `hidden_paths` hold state of the cluster, which no task may reach; `config_file` is where the
     settings came from. `host_paths_allowed` lists what experiments may name of the machine (`None`: all but state and system).
-    `slot_threads`: a CPU slot's processes are told to compute with so many threads (0: its share of the processors).
+    `slot_threads`: number of compute threads of a CPU slot's processes (0: its share of the processors).
     """
 
     master_url: str

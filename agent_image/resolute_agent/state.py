@@ -183,7 +183,7 @@ def _apply(state: AgentState, event: Event, now: datetime) -> Step:
 
 
 def _devices_seen(state: AgentState, devices: tuple[Device, ...]) -> Step:
-    """Other slots than the master was told of: it is told on a new link, as it is of everything else."""
+    """Other slots than the agent has reported: it reports them on a new link, with everything else."""
     if devices == state.identity.devices:
         return state, ()
     reason = f"the machine has {len(devices)} slot(s) now instead of {len(state.identity.devices)}, or other devices"
@@ -269,7 +269,7 @@ def _booted(state: AgentState, found: tuple[Found, ...], now: datetime) -> Step:
 
 
 def _stray(state: AgentState, item: Found, now: datetime) -> Step:
-    """The runtime has something that nobody answers for: its end was acknowledged, or the agent's memory was lost."""
+    """The runtime has a container without a record: its end was acknowledged, or the agent's state was lost."""
     record = ContainerRecord(
         container_id=item.container_id,
         allocation_id=item.allocation_id,

@@ -61,7 +61,7 @@ EXITED, KILLED, LEASE_OVER, ABORTED, LOST = "exited", "killed", "lease", "aborte
 """Reasons of an end. `lost` is written by the runtime, when the supervisor itself was killed."""
 
 OK, STOPPED_BEFORE, FAILED = "ok", "aborted", "failed"
-"""First words of what the starting agent is told; the last is followed by why."""
+"""First words of the answers to the starting agent; the last is followed by the reason."""
 
 Program = Callable[[list[str]], int]
 """The `main` of a module that is imported already: takes arguments, returns the exit code."""
@@ -144,7 +144,7 @@ def write_whole(path: str, data: bytes, *, durable: bool = True) -> None:
         if durable:
             os.fsync(descriptor)
     except OSError:
-        os.unlink(partial)  # a half that nobody reads must not keep a full disk full
+        os.unlink(partial)  # an unused partial file must not keep a full disk full
         raise
     finally:
         os.close(descriptor)
@@ -295,9 +295,7 @@ def _run_here(program: Program, launch: dict[str, Any]) -> int:
     argv, environment = launch["argv"], launch["environment"]
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    kernel.prctl(
-        kernel.PR_SET_DUMPABLE, 1
-    )  # a user namespace took it away, and with it everybody's view of `write_mark`
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # a user namespace removed it, and with it access to `write_mark`
     write_mark(environment[MARK])
     os.environ.clear()
     os.environ.update(environment)

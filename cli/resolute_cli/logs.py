@@ -22,8 +22,8 @@ def log_flags(parser: argparse.ArgumentParser) -> None:
     """Which lines of a trial to print."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
-    which.add_argument("--head", type=positive, help="only the first so many lines")
-    which.add_argument("--tail", type=positive, help="only the last so many lines")
+    which.add_argument("--head", type=positive, help="only the first lines, this many")
+    which.add_argument("--tail", type=positive, help="only the last lines, this many")
     parser.add_argument("--agent-id", dest="agent_ids", action="append", default=[], help="only from this agent")
     parser.add_argument(
         "--container-id", dest="container_ids", action="append", default=[], help="only of this container"
@@ -66,7 +66,7 @@ def levels_from(name: str | None) -> tuple[LogLevel, ...]:
 def days_flags(parser: argparse.ArgumentParser) -> None:
     """How long to keep logs; exactly one of the two."""
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--days", type=int, help="so many days after the end; -1 is for ever, 0 until the next clean-up")
+    which.add_argument("--days", type=int, help="days after the end; -1 is for ever, 0 until the next clean-up")
     which.add_argument("--forever", dest="days", action="store_const", const=-1, help="for ever")
 
 

@@ -1,6 +1,6 @@
 """An open directory that no path below it leads out of.
 
-Whoever writes to a checkpoint storage chooses the names in it, and may exchange them while they are read. So nothing here is looked
+A writer to a checkpoint storage chooses the names in it, and may replace them while they are read. So nothing here is looked
 up by a path: each component is opened from the directory before it, a symbolic link is never followed, and what is decided is
 decided about the open file. Devices, FIFOs and sockets are never opened.
 """
@@ -227,7 +227,8 @@ class Beneath:
     def replace_file(self, name: str, content: bytes) -> None:
         """Write a file directly in this directory anew, as a whole and durably, for the directory's owner.
 
-        Who may not give files away, and may write to this one, writes over it: an owner of its own would make it unreadable here.
+        A process that cannot change owners and may write to this file overwrites it: an owner of its own would make it unreadable
+        here.
         """
         (name,) = _named(name)
         fresh = f"{name}.new"

@@ -46,7 +46,7 @@ class LoopClock:
 
 
 class FixedClock:
-    """A clock that stands still until it is told to advance. For tests and replay."""
+    """A clock that advances only on request. For tests and replay."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now

@@ -54,7 +54,7 @@ DEVICES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPathRules:
-    """The rules of one master or agent. `state` maps its own paths to what they hold; no list of anybody opens these.
+    """The rules of one master or agent. `state` maps its own paths to what they hold; no list allows these.
 
     `allowed` None allows every path that reaches neither `state` nor `SYSTEM_PATHS`; a list allows only what is at or below
     its entries. `configured` are the paths that the operator gives to every task, such as the cluster's storage; they may lie

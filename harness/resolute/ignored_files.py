@@ -1,4 +1,5 @@
-"""What an upload of code leaves out, whoever packs it: the command line a directory, the master a folder that a browser sends."""
+"""The files that an upload of code excludes, for each uploader: the command line a directory, the master a folder that a browser
+sends."""
 
 from __future__ import annotations
 

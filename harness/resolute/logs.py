@@ -1,6 +1,6 @@
-"""The logs of our processes: who a line is about, and how it looks.
+"""The logs of our processes: the subjects of a line, and its format.
 
-Code logs with the standard library and says nothing about its surroundings. Whoever knows them (the door that took a request, the
+Code logs with the standard library and says nothing about its surroundings. The code that knows them (the handler of a request, the
 session of an agent) binds fields, which every line from within then carries: `with about(request_id="5f2c"): ...`.
 
 text    2026-11-21T13:50:43.123Z INFO    resolute_master.api.access: GET /info 200 in 2 ms [request_id=5f2c user=ada]

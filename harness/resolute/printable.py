@@ -1,7 +1,7 @@
 """Text from people and programs, made safe for a terminal, a log and a line.
 
 A name may hold control characters: escape sequences that rewrite the screen, line breaks that forge a line of a log, marks
-that turn the direction of the text, characters that nobody sees. The functions here write them as Python would write them in
+that turn the direction of the text, invisible characters. The functions here write them as Python would write them in
 a literal (`\\x1b`, `\\n`, `\\u202e`). Escaping is for the edge where text is shown; what is stored stays as it was given.
 """
 

@@ -1,4 +1,4 @@
-"""Files that are nobody's but the user's who runs the program: the one place where rights are set, looked at and mended.
+"""Files private to the user that runs the program: the one place where permissions are set, checked and fixed.
 
 Databases, keys, tokens, configurations with secrets, state and logs are 0600, in directories that are 0700. Standard library only.
 """
@@ -49,7 +49,7 @@ def _mended(path: Path, kind: int, wanted: int) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | kind)
     except OSError:
-        return ""  # not there, a link, or not to be read: who needs it says so
+        return ""  # missing, a link, or unreadable: its reader reports it
     try:
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
@@ -74,7 +74,7 @@ def _mended(path: Path, kind: int, wanted: int) -> str:
 
 
 def _of_another(path: Path, mode: int, kind: int) -> str:
-    """A group is how a service reads what its administrator keeps; everybody, and a group that writes, is too much."""
+    """A service may read its administrator's files by its group; world access, and group write access, are too wide."""
     if mode & (0o022 if kind else 0o027):
         return f"{path} belongs to another user and is open to others (mode {mode:o}); run chmod go-w,o-rwx {path}"
     return ""

@@ -219,7 +219,7 @@ def test_submissions_are_there_once() -> None:
     assert leaks.submissions(["a"], {"a": 1}, [(1, "a"), (2, "a")]) != []
     assert leaks.submissions(["a"], {"a": 1}, []) == ["a was acknowledged as 1 and is stored as None"]
     assert leaks.submissions(["a"], {}, [(1, "a")]) == ["a was never acknowledged"]
-    assert leaks.submissions([], {}, [(1, "a")]) == ["a is stored and nobody asked for it"]
+    assert leaks.submissions([], {}, [(1, "a")]) == ["a is stored and was not submitted"]
 
 
 def test_checkpoints_have_row_and_files() -> None:

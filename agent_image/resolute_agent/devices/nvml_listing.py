@@ -1,6 +1,6 @@
 """The program that asks NVML which GPUs there are: `python -m resolute_agent.devices.nvml_listing` prints one JSON object.
 
-A process of its own, because a driver that has failed may hang or crash whoever calls it, and because a process that
+A process of its own, because a driver that has failed may hang or crash its caller, and because a process that
 has once loaded the library keeps it when the driver is upgraded. The object is one of
 
     {"absent": "why there is no NVML here"}

@@ -1,6 +1,6 @@
 """The part of a runtime that is files: a container's lease, what it wrote, when, and how far of it was stored.
 
-Whoever follows a container's output (a supervisor, or the one that reads an engine) writes it to `<homes>/<container>/<stream>`
+The process that follows a container's output (a supervisor, or the reader of an engine) writes it to `<homes>/<container>/<stream>`
 and the times beside it. Both runtimes for real containers read it from there.
 """
 

@@ -288,7 +288,7 @@ class DockerRuntime(ContainerFiles):
         for name in await self._engine.owned(OWNER_LABEL, str(self._directory)):
             home = self._home(name.removeprefix("resolute-"))
             if (not home.exists() and home.name not in self._starting) or (home / EXIT).exists():
-                log.info("removing container %s: nobody needs it any more", name)
+                log.info("removing container %s: it is no longer needed", name)
                 await self._engine.remove(name)
 
     async def _sweep_again(self) -> None:

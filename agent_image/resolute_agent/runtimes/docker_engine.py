@@ -134,7 +134,7 @@ class Engine:
     ) -> None:
         """Pull an image; without `credentials` with what this user is logged in with. Raises `PullFailed`.
 
-        `progress` is told in short lines. To cancel it stops the engine's pull as well.
+        `progress` receives short lines. Cancelling stops the engine's pull as well.
         """
         repository, tag = parse_repository_tag(image)
         header = await self._command(lambda: self._auth_header(credentials, registry_of(image)))
@@ -175,7 +175,7 @@ class Engine:
 
     def _translated(self, command: Callable[[], T]) -> T:
         try:
-            with socket.socket(socket.AF_UNIX) as probe:  # the SDK leaves its socket open when nobody answers
+            with socket.socket(socket.AF_UNIX) as probe:  # the SDK leaves its socket open without an answer
                 probe.connect(self.socket)
             return command()
         except APIError as error:

@@ -44,7 +44,7 @@ def end_of(state: Mapping[str, Any] | None, *, lease_over: bool, memory_bytes: i
     if lease_over:
         return Exit(failure=FailureKind.AGENT_FAILED, message="its lease ran out: no master answered in time")
     if state is None:
-        message = "the container was removed by somebody else; how the task ended is not known"
+        message = "the container was removed by another program; the exit code of the task is unknown"
         return Exit(failure=FailureKind.TASK_ERROR, message=message)
     told = state["State"]
     code = int(told["ExitCode"])

@@ -85,7 +85,7 @@ def create_body(
     environment = container_environment(spec, context, around)
     return {
         "Image": spec.image,
-        "Entrypoint": list(spec.command),  # the image's own entrypoint is for people who run it by hand
+        "Entrypoint": list(spec.command),  # the image's own entrypoint is for manual runs
         "Cmd": [],
         "Env": [f"{name}={value}" for name, value in sorted(environment.items())],
         "WorkingDir": environment["DET_WORKDIR"],
@@ -131,7 +131,7 @@ def _host_config(
     asked = spec.options
     rocm = any(device.kind is SlotKind.ROCM for device in context.devices)
     config: dict[str, Any] = {
-        "Init": True,  # a first process without handlers would ignore SIGTERM and collect nobody's children
+        "Init": True,  # a first process without handlers would ignore SIGTERM and reap no children
         "AutoRemove": False,  # how it ended must outlive the agent
         "RestartPolicy": {"Name": "no"},
         "NetworkMode": asked.network_mode,

@@ -1,9 +1,9 @@
-"""The small process that ends containers when nobody else can: standard library only, one per agent directory.
+"""The small process that ends containers when the agent cannot: standard library only, one per agent directory.
 
     python -m resolute_agent.runtimes.docker_watch --detach <directory> <socket of the engine>
     python -m resolute_agent.runtimes.docker_watch --end <directory> <socket of the engine>
 
-It outlives the agent and sees to it that a lease that nobody renews ends its container, that a kill which was asked for
+It outlives the agent and ensures that an expired lease ends its container, that a requested kill
 is carried out to its end, and that on the local cloud the death of the machine's process is that of its containers.
 With `--end` it removes every container of the directory and returns.
 
@@ -142,7 +142,7 @@ def _remove(engine: str, container: str) -> None:
 
 
 class Watch:
-    """The watch of one directory, from `run` until there is nothing to watch and nobody to watch for."""
+    """The watch of one directory, from `run` until there is nothing left to watch."""
 
     def __init__(self, directory: Path, engine: str) -> None:
         self._directory = directory

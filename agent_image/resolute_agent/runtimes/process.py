@@ -179,9 +179,9 @@ class ProcessRuntime(ContainerFiles):
             raise LaunchFailed(f"cannot start a container in {home}: {error}") from error
 
     async def _end_half_started(self, home: Path) -> bool:
-        """Nobody said how the start went: end what it has begun. False when it has not begun, and then it never will.
+        """The result of the start is unknown: end what was started. False if nothing was started, and then nothing will be.
 
-        Whoever might still begin it would hold the pipe that the answer comes through, whose end was read.
+        A process that could still start it would hold the pipe of the answer, whose end was read.
         """
         process = self._supervisor(home)
         if process is None:
@@ -232,7 +232,7 @@ class ProcessRuntime(ContainerFiles):
     def _launch(
         self, home: Path, spec: ContainerSpec, context: TaskContext, account: TaskAccount | None
     ) -> dict[str, Any]:
-        """What the supervisor is told: see `launch.json` there."""
+        """The supervisor's input: see `launch.json` there."""
         private = self.private_roots.private
         hosts = [host for host, _ in spec.shared_directories]
         run_dir = RUN_DIR if private else str(home / "run")
@@ -301,7 +301,7 @@ class ProcessRuntime(ContainerFiles):
 
     async def _adopt_one(self, home: Path) -> Found | None:
         if self._supervisor(home) is None:
-            # Perhaps the last agent died while it started this. Whoever writes second sees the first: see `supervisor`.
+            # Perhaps the last agent died while it started this. The second writer sees the first: see `supervisor`.
             supervisor.write_small(str(home / supervisor.KILL), b'{"grace_s": 0}')
             if self._supervisor(home) is None:
                 await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)

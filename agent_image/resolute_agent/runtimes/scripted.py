@@ -235,11 +235,11 @@ class ScriptedRuntime:
         del self._containers[container_id]
 
     def task(self, container_id: str) -> ScriptedTask:
-        """What a container's program sees; for whoever plays the machine."""
+        """What a container's program sees; for the test that plays the machine."""
         return self._containers[container_id].task
 
     async def power_off(self) -> None:
-        """The machine is gone: every container ends here and now, and nobody is told how."""
+        """The machine is gone: every container ends at once, without a report."""
         runners = [container.runner for container in self._containers.values() if container.runner is not None]
         self._containers.clear()
         for runner in runners:

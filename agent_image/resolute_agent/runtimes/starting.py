@@ -45,7 +45,7 @@ class Forkserver:
         body = json.dumps(request).encode()
         try:
             self._send_once(body, says)
-        except (BrokenPipeError, ConnectionError):  # it died: nobody has read the message
+        except (BrokenPipeError, ConnectionError):  # it died before it read the message
             self.close()
             self._send_once(body, says)
 
@@ -82,7 +82,7 @@ def _ended(requests: int, pid: int) -> None:
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:
-        pass  # somebody collects every child of this process
+        pass  # another thread reaps every child of this process
 
 
 async def _read_to_end(descriptor: int) -> bytes:

@@ -23,9 +23,9 @@ from resolute_agent.runtimes.base import LaunchRefused
 log = logging.getLogger(__name__)
 
 STORAGE_MODE = 0o1777
-"""Of a storage that the operator gives to tasks: every task adds its own, and only who added something, the storage's owner, or
-root removes it. One of another owner than root has the set-group-ID bit as well: its group may change what is in it, for a master
-that is not root."""
+"""Of a storage that the operator gives to tasks: every task adds its own files, and only the owner of a file, the storage's owner,
+or root removes it. One of another owner than root has the set-group-ID bit as well: its group may change what is in it, for a
+master that is not root."""
 
 _DEVICE_FILES = {
     SlotKind.CUDA: ("/dev/nvidia*",),
@@ -186,7 +186,7 @@ def _free(name: str, taken: Any, otherwise: str) -> str:
 
 
 def _device_groups(devices: Sequence[Device]) -> set[int]:
-    """The groups that a machine's accelerators are for, where not everybody may use them."""
+    """The groups that a machine's accelerators are for, if not every user may use them."""
     found = set()
     for pattern in {pattern for device in devices for pattern in _DEVICE_FILES.get(device.kind, ())}:
         for path in glob.glob(pattern):

@@ -55,7 +55,7 @@ def logs(cli: Invocation, args: argparse.Namespace) -> None:
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="go on with new lines as they come")
-    parser.add_argument("--tail", type=positive, help="only the last so many lines")
+    parser.add_argument("--tail", type=positive, help="only the last lines, this many")
     parser.add_argument(
         "--since", type=moment, help="only after this time (RFC 3339), or of so long until now (10m, 1h30m)"
     )

@@ -47,7 +47,7 @@ def log_out(cli: Invocation, args: argparse.Namespace) -> None:
         except ResoluteError as error:  # the login is gone from here; the token may have ended before
             if not isinstance(error, Unauthenticated):
                 cli.render.warning(f"The master was not told that {name!r} logged out: {error}")
-    cli.render.done(f"Logged out: {', '.join(names)}" if names else "Nobody was logged in", usernames=list(names))
+    cli.render.done(f"Logged out: {', '.join(names)}" if names else "No user was logged in", usernames=list(names))
 
 
 def who_am_i(cli: Invocation, args: argparse.Namespace) -> None:

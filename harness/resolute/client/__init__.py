@@ -9,7 +9,7 @@ Knows HTTP, tokens and the wire shapes. Must not know how anything is shown to a
 
 - `address`         canonical form of a master's address
 - `session`         requests, retries, errors, streams
-- `token_cache`, `authentication`   who the caller is
+- `token_cache`, `authentication`   the caller's identity
 - `context`         packing of a directory for upload
 - `archive`         safe unpacking of what is downloaded
 - `users`, `experiments`, `trials`, `checkpoints`, `agents`, `queue`, `cluster`   typed calls, one module a resource

@@ -14,7 +14,7 @@ from resolute.wire.rest.auth import GetMeResponse, LoginRequest, LoginResponse
 from resolute.wire.rest.passwords import hash_password
 
 AskPassword = Callable[[str], str]
-"""Asked with a prompt, answers with a password; raises `InvalidInput` where nobody can be asked."""
+"""Asked with a prompt, answers with a password; raises `InvalidInput` without a terminal."""
 
 DEFAULT_USER = "determined"
 

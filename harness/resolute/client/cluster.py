@@ -41,7 +41,7 @@ class Cluster:
     session: Session
 
     def info(self) -> Info:
-        """Who answers at this address; asked once, without a login."""
+        """The master at this address; fetched once, without a login."""
         return from_wire(Info, self.session.request("GET", "info", retry=NO_RETRY))
 
     def master(self) -> GetMasterResponse:
@@ -106,7 +106,7 @@ class Cluster:
         return self.session.get("api/v1/ledger", GetLedgerResponse)
 
     def cost(self, query: GetCostQuery) -> GetCostResponse:
-        """What the paid time cost, and whom."""
+        """The cost of the paid time, by owner."""
         from resolute.wire.rest.costs import GetCostResponse
 
         return self.session.get("api/v1/cost", GetCostResponse, query)

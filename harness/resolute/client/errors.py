@@ -22,7 +22,7 @@ from resolute.errors import (
 
 
 class MasterUnreachable(Unavailable):
-    """Nobody answers at the master's address."""
+    """The master's address does not answer."""
 
     def __init__(self, master: str, cause: str) -> None:
         super().__init__(f"no master answers at {master} ({cause})")

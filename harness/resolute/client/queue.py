@@ -67,16 +67,16 @@ class Queue:
         return self.session.get("api/v1/resource-pools", GetResourcePoolsResponse).resource_pools
 
     def workspaces_of(self, pool: str) -> tuple[int, ...]:
-        """Ids of the workspaces that the pool is for; none when it is everybody's."""
+        """Ids of the workspaces that the pool is for; none when it accepts all."""
         return self.session.get(_bindings(pool), ListWorkspacesBoundToRPResponse).workspace_ids
 
     def bind(self, pool: str, workspaces: Sequence[str]) -> None:
-        """Let these workspaces, too, use a pool that is not for everybody."""
+        """Add these workspaces to a bound pool."""
         body = BindRPToWorkspaceRequest(resource_pool_name=pool, workspace_names=tuple(workspaces))
         self.session.post(_bindings(pool), Empty, body)
 
     def unbind(self, pool: str, workspaces: Sequence[str]) -> None:
-        """The last one makes it everybody's."""
+        """Without the last one it accepts all workspaces."""
         body = UnbindRPFromWorkspaceRequest(resource_pool_name=pool, workspace_names=tuple(workspaces))
         self.session.delete(_bindings(pool), Empty, body)
 

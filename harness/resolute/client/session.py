@@ -44,7 +44,7 @@ class Retry:
     statuses: frozenset[int] = frozenset({502, 503, 504})
 
     def pause_s(self, failures: int) -> float:
-        """Seconds to wait after so many failures; the first repeat comes at once."""
+        """Seconds to wait after a number of failures; the first retry comes at once."""
         return 0.0 if failures <= 1 else min(LONGEST_PAUSE_S, self.backoff_s * float(2 ** (failures - 1)))
 
 
@@ -110,7 +110,7 @@ class Session:
         self._http.close()
 
     def with_token(self, token: str | None) -> None:
-        """From now on act as the owner of this token; None is nobody."""
+        """From now on act as the owner of this token; None is unauthenticated."""
         self.token = token
         self._http.headers.pop("Authorization", None)
         if token is not None:
@@ -145,7 +145,7 @@ class Session:
     ) -> Any:
         """The parsed JSON of the answer. `query` and `body` are wire messages; `progress` hears of the upload.
 
-        Raises the errors of `resolute.errors`; `MasterUnreachable` when nobody answers.
+        Raises the errors of `resolute.errors`; `MasterUnreachable` without an answer.
         """
         content = None if body is None else json.dumps(to_wire(body), allow_nan=False).encode()
         policy = retry if retry is not None else self.retry
@@ -234,7 +234,7 @@ class Session:
             yield response
 
     def wait_after(self, failures: int) -> None:
-        """The pause after so many failures of a call that its caller repeats."""
+        """The pause after a number of failures of a call that its caller retries."""
         self._pause(self.retry.pause_s(failures))
 
     def _check(self, response: httpx.Response) -> None:

@@ -30,7 +30,7 @@ def configuration_directory(environ: Mapping[str, str]) -> Path:
 
 
 class TokenCache:
-    """Tokens by master and user, and who is active at each master. Safe against writers at the same time."""
+    """Tokens by master and user, and the active user of each master. Safe for concurrent writers."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "auth.json"

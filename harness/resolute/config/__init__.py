@@ -1,7 +1,7 @@
 """User-written configuration: of experiments, the master and the agent.
 
 Knows every key, its type, default and rules, how layers are merged, and which keys are not acted on yet. Must not
-know how anything is run, stored or sent: it reads the one file it is told and looks at nothing else. This package
+know how anything is run, stored or sent: it reads the given file and nothing else. This package
 alone uses pydantic; code inside a training container never imports it.
 
     config = parse_experiment(raw, defaults=experiment_defaults(master, raw, ids=ids, clock=clock))
@@ -125,7 +125,7 @@ _MODULES = {
     ),
     "yaml_text": ("load_yaml",),
 }
-"""Where each name is. A module is imported when something of it is first asked for: whoever reads one YAML file needs no models of
+"""Where each name is. A module is imported when it is first used: a reader of one YAML file needs no models of
 masters, agents and clouds, whose making takes longer than all the rest of a command."""
 
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}

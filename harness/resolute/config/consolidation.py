@@ -14,6 +14,6 @@ class ConsolidationPolicy(ConfigModel):
     """Of a pool: work is asked to save and goes on elsewhere when that frees a machine, or lets a cheaper one do."""
 
     margin: Annotated[Number, Field(ge=1)] = 2.0
-    """What a move is expected to save must be so many times what it costs."""
+    """Minimum ratio of the expected saving of a move to its cost."""
     restart_cost: PositiveDuration = 120.0
     """How long work that is moved makes no progress: saving, ending, restoring."""

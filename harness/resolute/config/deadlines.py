@@ -65,7 +65,7 @@ def resolved_deadline(text: str, now: datetime) -> str:
 
 
 def deadline_problems(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
-    """A deadline is for work that is started here, whose trials all run at once: nobody can tell how long others take."""
+    """A deadline is for work that is started here, whose trials all run at once: the duration of others is unknown."""
     resources, searcher = config.resources, config.searcher
     if resources.deadline is None:
         if resources.estimated_duration is None:
@@ -79,7 +79,7 @@ def deadline_problems(config: ExperimentConfig, *, managed: bool) -> list[Proble
         return []
     if not isinstance(searcher, RandomSearcher):
         message = (
-            f"cannot be kept by the search {searcher.name}, whose length nobody knows; use single, or remove the key"
+            f"cannot be kept by the search {searcher.name}, whose duration is unknown; use single, or remove the key"
         )
         return [Problem(path=at, message=message)]
     at_once = searcher.max_concurrent_trials or searcher.max_trials
@@ -102,7 +102,7 @@ def deadline_notes(config: ExperimentConfig) -> tuple[str, ...]:
     found = []
     if resources.estimated_duration is None:
         found.append(
-            "config.resources.deadline: until the trial has reported its pace, nobody knows how long it takes, and it runs "
+            "config.resources.deadline: until the trial has reported its pace, its duration is unknown, and it runs "
             "on demand; give resources.estimated_duration to start on spot"
         )
     if config.min_checkpoint_period.units == 0:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from resolute.errors import InvalidInput
 
-if TYPE_CHECKING:  # whoever reads YAML alone needs no models
+if TYPE_CHECKING:  # reading YAML alone needs no models
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
@@ -25,7 +25,7 @@ MISSING_TAG = "missing_tag"
 RULE = "rule"
 
 MAX_VALUE_LENGTH = 80  # a longer value hides the sentence around it
-MAX_NAMES = 16  # nor does anybody read a longer list of names
+MAX_NAMES = 16  # a longer list of names is not readable
 _SECRET_KEY = re.compile(
     r"password|secret|token|access_key|private_key|signing_key|^segment_.*_key$|credential|connection_string|startup_|^auth$"
     r"|^environment_variables$|^pod_spec$|_pod_spec$|^key$|^data_layer$|^external_sessions$|^fluent$"

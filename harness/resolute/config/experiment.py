@@ -185,7 +185,7 @@ def _with_advice(problem: Problem) -> Problem:
     """What is required of the user only where the cluster says nothing."""
     if problem.path != ("checkpoint_storage",) or problem.message != "is a required property":
         return problem
-    advice = "give it here, or have checkpoint_storage set in the master's configuration, for everybody"
+    advice = "give it here, or set checkpoint_storage in the master's configuration, for all experiments"
     return Problem(path=problem.path, message=f"{problem.message}, as the cluster has none; {advice}")
 
 
@@ -259,7 +259,7 @@ def _cross_checks(config: ExperimentConfig, *, managed: bool) -> list[Problem]:
 
 
 def _halving_problems(searcher: AsyncHalvingSearcher | AdaptiveAshaSearcher) -> list[Problem]:
-    """How far trials train is told by the time metric, or by lengths that the training code asks for."""
+    """The time metric, or lengths that the training code requests, determine how far trials train."""
     missing = [key for key in ("max_time", "time_metric") if getattr(searcher, key) is None]
     if len(missing) == 2 and searcher.max_length:
         return []

@@ -1,4 +1,4 @@
-"""Training lengths: so many batches, records or epochs."""
+"""Training lengths in batches, records or epochs."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Place:
 
 @cache
 def secrets_of(model: type[BaseModel]) -> Place:
-    """Where secrets stand in the configurations that a model describes."""
+    """The places of secrets in the configurations that a model describes."""
     if issubclass(model, RootModel):
         return Place()  # hyperparameters, whose groups contain groups
     keys = {}

@@ -125,7 +125,7 @@ def _tagged(path: str, tag: str, common: tuple[str, ...]) -> Callable[[Json, Jso
 
 
 def _azure_base(higher: Mapping[str, Any], lower: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Credentials are taken whole from one side: half of each would name an account nobody meant."""
+    """Credentials are taken whole from one side: half of each would name a wrong account."""
     if higher.get("connection_string") is None and higher.get("account_url") is None:
         return lower
     return {key: value for key, value in lower.items() if key not in _AZURE_CREDENTIALS}

@@ -1,6 +1,6 @@
 """Keys that are understood and not acted on yet: the one table, which shrinks.
 
-A value other than the default of such a key is refused by name, so that nobody waits for something that will not
+A value other than the default of such a key is refused by name, so that no user waits for something that will not
 happen. The default itself is always accepted: it is what the cluster returns. Keys that a process on the machine
 cannot honour, or that only keep old configurations readable, are accepted with a warning in the task's log.
 """
@@ -101,7 +101,7 @@ MASTER_KEYS: tuple[NotActedOn, ...] = (
     NotActedOn(
         path="security.authz.workspace_creator_assign_role",
         accepted=({"enabled": True, "role_id": 2}, {"enabled": False, "role_id": 2}),
-        reason="who makes a workspace owns it; remove the key",
+        reason="the creator of a workspace owns it; remove the key",
     ),
     *(
         NotActedOn(

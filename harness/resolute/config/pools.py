@@ -26,7 +26,7 @@ def _not_round_robin(name: Any) -> Any:
 
 
 class Scheduler(ConfigModel):
-    """How a pool decides who runs."""
+    """The scheduler of a pool."""
 
     type: Annotated[Literal["priority", "fair_share"], BeforeValidator(_not_round_robin)] = "priority"
     """`priority` or `fair_share`."""

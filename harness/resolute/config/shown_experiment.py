@@ -54,7 +54,7 @@ _masked_again = lru_cache(maxsize=256)(_masked)
 def _may_hold_secrets(text: str) -> bool:
     """Whether a key that is marked, or an address with a password, can be in it: to read YAML takes a hundred times as long.
 
-    A key stands in the text as it is, unless it is written with escapes.
+    A key occurs in the text literally, unless it has escapes.
     """
     return "\\" in text or ("@" in text and "://" in text) or any(word in text for word in _telling_words())
 

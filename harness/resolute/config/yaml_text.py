@@ -129,7 +129,7 @@ def load_yaml_value(text: str | bytes, *, what: str = "the value") -> Any:
     except yaml.YAMLError as error:
         raise InvalidInput(f"{what} is not readable as YAML: {_place(error)}") from None
     except ValueError:  # its text has the value, which may be a secret
-        advice = "a tag such as !!int stands before a value of another type; remove it"
+        advice = "a tag such as !!int precedes a value of another type; remove it"
         raise InvalidInput(f"{what} is not readable as YAML: {advice}") from None
     except RecursionError:
         raise InvalidInput(f"{what} is nested too deeply: at most {MAX_DEPTH} levels are allowed") from None

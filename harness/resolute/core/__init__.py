@@ -1,6 +1,6 @@
 """What user code calls: report, save, restore, ask whether to stop, talk to the other ranks.
 
-Knows how to talk to a master, or to nobody. Must not know schedulers, clouds or frameworks; the standard library only.
+Knows how to talk to a master, or to run without one. Must not know schedulers, clouds or frameworks; the standard library only.
 """
 
 from resolute.core.checkpoint import CheckpointContext, DownloadMode

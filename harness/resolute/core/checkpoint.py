@@ -50,21 +50,21 @@ CODE_DIRECTORY = "code"
 CONFIG_NAME = "trial_config.json"
 RESERVED_NAMES = (MANIFEST_NAME, METADATA_NAME)
 ABANDONED_AFTER = timedelta(hours=24)
-"""An unfinished checkpoint that nobody has touched for so long has lost its writer."""
+"""An unfinished checkpoint that is unchanged for this long has lost its writer."""
 
 
 class DownloadMode(Enum):
     """Whether the ranks of a job restore together."""
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
-    """All ranks call in step; the chief checks the files for everybody."""
+    """All ranks call in step; the chief checks the files for all ranks."""
     NoSharedDownload = "NO_SHARED_DOWNLOAD"
     """Each rank restores and checks for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What is stored with every checkpoint of a run: who wrote it, its code and its configuration."""
+    """Metadata of every checkpoint of a run: its writer, code and configuration."""
 
     trial_id: int | None = None
     trial_run_id: int | None = None

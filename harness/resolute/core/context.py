@@ -75,7 +75,7 @@ class Context:
             self._sender.start()
         self.preempt.start()
         if threading.current_thread() is threading.main_thread() and hasattr(faulthandler, "register"):
-            with contextlib.suppress(OSError, ValueError):  # no usable stderr: then there is nobody to show stacks to
+            with contextlib.suppress(OSError, ValueError):  # no usable stderr: stacks cannot be shown
                 faulthandler.register(signal.SIGUSR1, chain=True)
 
     def close(self, *, failed: bool = False) -> None:
@@ -120,7 +120,7 @@ def init(
 ) -> Context:
     """The context of this process, to be entered with `with`.
 
-    In a trial of a cluster everything is real. In other tasks and off-cluster the parts are twins that talk to nobody:
+    In a trial of a cluster all parts are real. In other tasks and off-cluster they are replacements without a master:
     checkpoints then go to `checkpoint_storage`, or below `local_dir`, or below the user's data directory, and reports
     to `metrics.jsonl` in `local_dir` if one is given. `distributed` defaults to what the launcher of this process says.
     `sigterm_on_notice` asks the agent for a SIGTERM when the machine will go away, and turns it into a preemption.

@@ -1,7 +1,7 @@
 """Talking between the processes of one job: gather, allgather and broadcast of JSON values over a star of TCP links.
 
 The chief (rank 0) listens; every other rank connects to it and both sides prove that they know the gang's key. A
-process that dies closes its link, so everybody who waits for it gets `PeerLost` at once instead of hanging.
+process that dies closes its link, so every waiting process gets `PeerLost` at once instead of hanging.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class DistributedContext:
             self._star.forget_markers(serial)
             self._star.send_all(serial, "broadcast", value)
             return value
-        # Nobody waits for this: it lets a chief that makes another call see that it is not the same one.
+        # Not awaited: it lets a chief detect a rank that makes a different call.
         self._star.send_all(serial, "broadcast", None)
         received: T = self._star.collect(serial, "broadcast")[0]
         return received
@@ -265,7 +265,7 @@ class _Link:
         return bool(data)
 
     def receive_waiting(self) -> None:
-        """Read what is here already, without waiting; a link that has ended is noticed by whoever needs it."""
+        """Read what is here already, without waiting; an ended link is detected when it is needed."""
         try:
             while data := self.sock.recv(1 << 16, socket.MSG_DONTWAIT):
                 self._received += data
@@ -307,7 +307,7 @@ class _Star:
             try:
                 link.send({"serial": serial, "kind": kind, "value": value})
             except PeerLost:
-                self.close()  # so that everybody else learns it at once
+                self.close()  # so that all other ranks detect it at once
                 raise
 
     def collect(self, serial: int, kind: str) -> dict[int, Any]:

@@ -1,4 +1,4 @@
-"""One checkpoint from the parts of several ranks: who stores which file, and the metadata of all together."""
+"""One checkpoint from the parts of several ranks: the rank that stores each file, and the merged metadata."""
 
 from __future__ import annotations
 

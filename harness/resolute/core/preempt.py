@@ -34,16 +34,16 @@ PAUSE_AFTER_ERROR_S = 2.0
 LAST_WAIT_S = 2.0
 """How long closing waits at least for an acknowledgement that is on its way, also when the notice's deadline is over."""
 LOOK_PERIOD_S = 0.1
-"""A process that asks alone, sooner than this after a look, is told what that look has seen. A notice leaves seconds at least."""
+"""A single process that asks again within this time gets the previous result. A notice leaves seconds at least."""
 NOTICE_FILE = "notice.json"
 PID_FILE = "notice.pid"
 
 
 class PreemptMode(Enum):
-    """Who asks in a job of several processes."""
+    """Which processes ask in a job of several."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
-    """Every rank asks, in step; the chief's answer is everybody's."""
+    """Every rank asks, in step; all get the chief's answer."""
     ChiefOnly = "CHIEF_ONLY"
     """Only rank 0 asks and tells the others by its own means."""
     WorkersAskMaster = "WORKERS_ASK_MASTER"
@@ -202,7 +202,7 @@ class PreemptWatcher:
 class Acknowledgement:
     """Tells the master in a thread that this process ends because of the preemption, so that no step waits for the master.
 
-    It tries again until it is told, until the master refuses, or until the attempt that `finish` has found under way is over.
+    It retries until it gets an answer, until the master refuses, or until the attempt that `finish` has found under way is over.
     """
 
     def __init__(self, session: Session, path: str, allocation_id: str) -> None:
@@ -385,7 +385,7 @@ class ManagedPreempt:
     def _look(self) -> StopSignal:
         found = self._notice.read()
         if self._watcher is not None:
-            # Who is told to stop by the machine does not wait for a master that may be away.
+            # A process that its machine has notified does not wait for the master, which may be unavailable.
             found = found.merged(self._watcher.read(wait=not (found.preempt or self._terminated)))
         if self._terminated:
             found = found.merged(StopSignal(preempt=True, reason="the agent sent SIGTERM after a notice"))
@@ -428,7 +428,7 @@ class LocalPreempt:
         return False
 
     def acknowledge_preemption_signal(self) -> None:
-        """Nobody to tell."""
+        """No master to notify."""
 
     @property
     def deadline(self) -> datetime | None:

@@ -22,7 +22,7 @@ class Unit(Enum):
 
 
 class SearcherMode(Enum):
-    """Who asks: all ranks in step, the chief tells the others; or the chief alone."""
+    """Which ranks ask: all in step, with the answer of the chief; or the chief alone."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
@@ -76,7 +76,7 @@ class OneOperation:
         self._completed = True
 
     def acknowledge(self) -> None:
-        """Nobody waits for it."""
+        """No search waits for it."""
 
 
 class MasterOperations:

@@ -146,7 +146,7 @@ class PendingFlag:
         self._set = False
 
     def raise_once(self) -> bool:
-        """True for the caller who has to queue the request."""
+        """True for the caller that must queue the request."""
         with self._lock:
             already, self._set = self._set, True
             return not already

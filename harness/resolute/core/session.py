@@ -40,7 +40,7 @@ DEFAULT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long a request is repeated when nobody answers: a master may be restarting for a while."""
+    """How long an unanswered request is retried: a master may be restarting."""
 
     total_s: float = 120.0
     first_wait_s: float = 0.1

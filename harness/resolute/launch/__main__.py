@@ -33,7 +33,7 @@ EXIT_REFUSED = 78
 """The task can never run here as it is; trying again is pointless."""
 RENDEZVOUS_WAIT_S = 120.0
 TELLING_S = 5.0
-"""What is told to the master beside the rendezvous is waited for so long."""
+"""Time to wait for reports to the master beside the rendezvous."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -193,7 +193,7 @@ def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
 
 
 def tell_accelerators(info: TaskInfo, gpu_uuids: list[str]) -> None:
-    """Report which accelerators the task has, if it has any: for people who look, so that the program does not depend on it."""
+    """Report which accelerators the task has, if it has any: for display only, so that the program does not depend on it."""
     if info.task_type is not TaskType.TRIAL or not gpu_uuids:
         return
     session = Session.for_task(info)

@@ -1,6 +1,6 @@
 """What came with the order and lies in the run directory, so that the launcher need not ask the master for it.
 
-The agent writes it before the task begins; who was started without it asks, and is told the same.
+The agent writes it before the task begins; a task that was started without it requests the same from the master.
 """
 
 from __future__ import annotations

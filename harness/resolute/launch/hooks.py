@@ -31,7 +31,7 @@ class Hook:
 def hooks_of(info: TaskInfo) -> tuple[Hook, ...]:
     """Those that are there, in the order in which they run.
 
-    The cluster's is not traced: it may hold credentials, and everybody may read the log of a task.
+    The cluster's is not traced: it may hold credentials, and every user may read the log of a task.
     """
     both = (
         Hook(name=CLUSTER_HOOK_NAME, path=info.run_dir / STARTUP_HOOK_FILE, traced=False),

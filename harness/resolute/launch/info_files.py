@@ -1,4 +1,4 @@
-"""The info files of a task, from which programs in it learn who they are. Names and keys are the contract's."""
+"""The info files of a task, which identify the task to its programs. Names and keys are the contract's."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RendezvousInfo:
-    """Who else is in the gang: one host and one slot count per container, chief first, and this container's index."""
+    """The members of the gang: one host and one slot count per container, chief first, and this container's index."""
 
     container_addrs: tuple[str, ...]
     container_rank: int

@@ -1,7 +1,7 @@
 """Batches whose content and order are functions of (seed, epoch, position in the epoch) and of nothing else.
 
 So a loader can begin at any step at once, with any number of workers, and gives what an uninterrupted run would have
-been given; batches that workers prepared ahead and nobody used do not count.
+been given; batches that workers prepared ahead and that were not used do not count.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class _OnePass:
 
 
 class _SeededBatches(Dataset[Any]):
-    """A dataset of whole batches, each made under its own seed, so that it does not matter who makes it and when."""
+    """A dataset of whole batches, each made under its own seed, so that it is independent of the worker and the time."""
 
     def __init__(self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any]) -> None:
         self._dataset = dataset

@@ -120,7 +120,7 @@ def settings_from(
     """Arguments where they are given, else the experiment configuration, else the defaults."""
     length = max_length or length_from_config(config)
     if length is None:
-        raise InvalidInput("nobody says how long to train: pass max_length to fit(), or set searcher.max_length")
+        raise InvalidInput("the training length is not set: pass max_length to fit(), or set searcher.max_length")
     return FitSettings(
         max_length=length,
         checkpoint_period=checkpoint_period

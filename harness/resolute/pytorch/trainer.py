@@ -281,7 +281,7 @@ class _Fit:
         """Whether this is the best validation of the trial so far, by the searcher's metric."""
         searcher: Mapping[str, Any] = self._context.get_experiment_config().get("searcher") or {}
         if searcher.get("metric") is None:
-            return True  # nobody says what is better
+            return True  # without a metric to compare
         metric = self._searched_for(metrics)
         value = metric if searcher.get("smaller_is_better", True) else -metric
         if self._best is None or value < self._best:

@@ -129,7 +129,7 @@ class CheckpointStorage(Protocol):
         """The files, to be read and not changed, while the context is open. Raises `NotFound`.
 
         `wanted` names those that are needed: a storage that has to fetch them leaves out the others. `without_manifest` finds
-        checkpoints that have none as well: for who knows otherwise that they are whole.
+        checkpoints that have none as well: for callers that know that they are complete.
         """
         ...
 
@@ -164,7 +164,7 @@ class CheckpointStorage(Protocol):
         ...
 
     def unreported(self) -> tuple[str, ...]:
-        """Sorted uuids of those whose `commit` was begun and of which nobody has said `reported`.
+        """Sorted uuids of those whose `commit` was started and that are not marked by `reported`.
 
         Their writers may live, or have died between the files and the word to the master.
         """

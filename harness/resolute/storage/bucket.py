@@ -21,7 +21,7 @@ class Bucket(Protocol):
     """Objects under keys: no directories, no renames, each object there as a whole or not at all.
 
     May be called from several threads. Each call is one attempt: it raises `StorageAway` where the same call may succeed later and
-    `StorageUnavailable` where somebody has to do something first, naming bucket, identity and what to grant.
+    `StorageUnavailable` if an operator must act first, with the bucket, the identity and the missing permission.
     """
 
     place: str

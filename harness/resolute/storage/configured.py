@@ -86,7 +86,7 @@ def storage_from_url(url: str) -> CheckpointStorage:
 
 
 def _in_objects(kind: str, config: Mapping[str, Any], retries: Retries | None) -> CheckpointStorage:
-    # What a task with a directory needs is the standard library: the rest is loaded for who has a bucket.
+    # A task with a directory needs only the standard library: the rest is loaded for buckets.
     from resolute.storage.objects import ObjectStorage
 
     if kind == "s3":

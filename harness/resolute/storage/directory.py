@@ -188,7 +188,7 @@ class DirectoryStorage:
             if root.exists(final):
                 root.touch(IN_USE)
             try:
-                root.rename(final, partial)  # whoever dies now leaves an unfinished one, which the sweep takes
+                root.rename(final, partial)  # a process that dies now leaves an unfinished one, which the sweep removes
             except FileNotFoundError:
                 self._check_mounted(root)
             except OSError:  # there is an unfinished one of that name already

@@ -18,7 +18,7 @@ TIMEOUTS = (10.0, 60.0)
 """Seconds to connect, and to wait for bytes."""
 
 PART_BYTES = 32 * 1024**2
-"""A larger file is sent in requests of so much, of which one that fails is sent again."""
+"""A larger file is sent in requests of this size; a failed one is retried."""
 
 PART_RETRIES_S = 20.0
 PAGE = 1000
@@ -32,7 +32,7 @@ class GcsBucket:
     def __init__(self, bucket: str) -> None:
         self.place = f"gs://{bucket}"
         self._name = bucket
-        self._client  # noqa: B018  # a missing client is told here, not in the middle of a save
+        self._client  # noqa: B018  # a missing client fails here, not in the middle of a save
 
     def put(self, key: str, content: bytes, *, new: bool = False) -> None:
         condition = {"if_generation_match": 0} if new else {}

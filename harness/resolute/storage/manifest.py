@@ -16,7 +16,7 @@ from resolute.errors import InvalidInput, ResoluteError
 
 MANIFEST_NAME = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 1024**2
-"""Some hundred thousand files. A larger one is read into the memory of nobody."""
+"""Some hundred thousand files. A larger manifest is not read into memory."""
 MANIFEST_VERSION = 1
 _CHUNK_BYTES = 1 << 20
 

@@ -2,7 +2,7 @@
 
     <prefix>/<uuid>/<path>                           a file of a checkpoint
     <prefix>/<uuid>/manifest.json                    written last, once: with it the checkpoint is there
-    <prefix>/.resolute/unfinished/<uuid>/<part>      somebody writes to that checkpoint, or removes it
+    <prefix>/.resolute/unfinished/<uuid>/<part>      a process writes to that checkpoint, or removes it
     <prefix>/.resolute/unreported/<uuid>             the master may not know of it
 
 A mark is written before the first file and removed after the last step, so whatever dies in between leaves a mark, and the
@@ -188,7 +188,7 @@ class ObjectStorage:
             self._remove_one_by_one([self._key(uuid, MANIFEST_NAME)])
             self._call(lambda: self._bucket.drop_unfinished(above))
             self._remove(key for key in found if key != self._key(uuid, MANIFEST_NAME))
-        self._remove_one_by_one([self._unreported(uuid), mark])  # a mark of somebody else's is left to the sweep
+        self._remove_one_by_one([self._unreported(uuid), mark])  # the mark of another process is left to the sweep
 
     def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
         above = self._key(uuid, "")
@@ -280,7 +280,7 @@ class ObjectStorage:
             self._each(self._bucket.delete, [some[at : at + at_once] for at in range(0, len(some), at_once)])
 
     def _remove_one_by_one(self, keys: Sequence[str]) -> None:
-        """Each is gone before the next goes, or all at once: whoever dies in between leaves the last ones."""
+        """Removed one after another, or all at once: a process that dies in between leaves the last ones."""
         for at in range(0, len(keys), self._bucket.deletes_at_once):
             some = keys[at : at + self._bucket.deletes_at_once]
             self._call(partial(self._bucket.delete, some))

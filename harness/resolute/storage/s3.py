@@ -53,7 +53,7 @@ class S3Bucket:
         self._bucket = bucket
         self._endpoint_url = endpoint_url or None
         self._keys = (access_key or None, secret_key or None)
-        self._client  # noqa: B018  # a missing client is told here, not in the middle of a save
+        self._client  # noqa: B018  # a missing client fails here, not in the middle of a save
 
     def put(self, key: str, content: bytes, *, new: bool = False) -> None:
         condition = {"IfNoneMatch": "*"} if new else {}
@@ -192,12 +192,13 @@ class S3Bucket:
         return StorageUnavailable(f"{self.place} refuses {error.operation_name} of {key!r} ({said}).")
 
     def _identity(self) -> str:
-        """Who asks, as the operator knows it: the role's name costs one request, which services other than AWS do not answer."""
+        """The identity of the caller, for the operator: the role's name costs one request, which services other than AWS do not
+        answer."""
         from botocore.config import Config
 
         credentials = self._session.get_credentials()
         if credentials is None:
-            return "nobody: no credentials were found"
+            return "none: no credentials were found"
         shown = f"the access key {credentials.access_key} (from {credentials.method})"
         if self._endpoint_url is not None:
             return shown

@@ -15,7 +15,7 @@ _PIECE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was compared: so many files and bytes, with their hashes or, where no manifest was saved, with their sizes alone."""
+    """The number of compared files and bytes, by hash or, without a manifest, by size only."""
 
     uuid: str
     files: int

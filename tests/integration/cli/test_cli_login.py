@@ -23,7 +23,7 @@ def test_logout_forgets(det: Shell, master: FakeMaster) -> None:
     del det.environ["DET_USER"], det.environ["DET_PASS"]
     assert det("user", "whoami") == 1
     assert "user login" in det.err
-    assert det.ok("user", "logout") == "Nobody was logged in\n"
+    assert det.ok("user", "logout") == "No user was logged in\n"
 
 
 def test_a_wrong_password_is_said_to_be_wrong(det: Shell) -> None:

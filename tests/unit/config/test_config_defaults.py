@@ -47,8 +47,8 @@ def test_without_cluster_storage_the_user_must_name_one() -> None:
     master = parse_master_config({})
     lines = problems_in(parse_experiment, SUBMITTED, defaults=defaults_of(master, SUBMITTED))
     assert lines == [
-        "<config>.checkpoint_storage: is a required property, as the cluster has none; give it here, or have "
-        "checkpoint_storage set in the master's configuration, for everybody"
+        "<config>.checkpoint_storage: is a required property, as the cluster has none; give it here, or set "
+        "checkpoint_storage in the master's configuration, for all experiments"
     ]
 
 

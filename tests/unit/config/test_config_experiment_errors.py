@@ -41,8 +41,8 @@ def test_all_mistakes_are_reported_at_once_and_sorted() -> None:
         ("name", "<config>.name: is a required property"),
         (
             "checkpoint_storage",
-            "<config>.checkpoint_storage: is a required property, as the cluster has none; give it here, or have "
-            "checkpoint_storage set in the master's configuration, for everybody",
+            "<config>.checkpoint_storage: is a required property, as the cluster has none; give it here, or set "
+            "checkpoint_storage in the master's configuration, for all experiments",
         ),
         ("searcher", "<config>.searcher: is a required property"),
         ("reproducibility", "<config>.reproducibility: is a required property"),

@@ -33,7 +33,7 @@ from resolute.errors import InvalidInput
 MIN_DISK_GB = 100  # the machine image alone needs about half of it
 
 MASTER_PORT = 8080
-"""Of a `master_url` without a port, whatever its scheme: the port on which a master listens unless it is told another."""
+"""Of a `master_url` without a port, whatever its scheme: the default port of a master."""
 
 NotNegative = Annotated[Number, Field(ge=0)]
 Positive = Annotated[Number, Field(gt=0)]
@@ -91,7 +91,7 @@ class ProviderBase(ConfigModel):
     max_idle_agent_period: PositiveDuration = 1200.0
     """How long a machine may be idle before it is ended."""
     max_idle_cost: Annotated[Number, Field(gt=0)] | None = None
-    """A machine may be idle longer than that until its idle time has cost so much: cheap ones stay warm longer."""
+    """A machine may be idle longer than that until its idle time has cost this amount, so that cheap machines are kept longer."""
     consolidation: ConsolidationPolicy | None = None
     """When work is moved onto fewer or cheaper machines; null moves nothing."""
     disruption: DisruptionPolicy = DisruptionPolicy()
