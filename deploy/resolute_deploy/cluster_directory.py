@@ -15,6 +15,8 @@ from resolute_deploy.terraform import Terraform, find_terraform
 from resolute_deploy.variables import Variable, read_variables
 
 GIVEN = "variables.json"
+SHARED = "shared"
+"""Of the Terraform modules: what those of all clouds read, beside their directories."""
 
 
 def default_state_path(environ: Mapping[str, str]) -> Path:
@@ -26,25 +28,6 @@ def module_variables(cloud: str) -> tuple[Variable, ...]:
     """The flags of a cloud, those of the module first."""
     module = shipped("terraform") / cloud
     return read_variables((module / "variables.tf", module / "root" / "variables.tf"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateBucket:
-    """Where the state is kept beside this machine, so that others can go on."""
-
-    name: str
-    region: str
-
-    def backend(self, cluster_id: str) -> dict[str, Any]:
-        return {
-            "s3": {
-                "bucket": self.name,
-                "key": f"resolute/{cluster_id}/terraform.tfstate",
-                "region": self.region,
-                "encrypt": True,
-                "use_lockfile": True,
-            }
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +104,7 @@ class ClusterDirectory:
         for file in (source / "root").glob("*.tf"):
             shutil.copy(file, self.module / f"root_{file.name}")
         shutil.copytree(source / "modules", self.module / "modules")
+        shutil.copytree(shipped("terraform") / SHARED, self.path / SHARED, dirs_exist_ok=True)
         kept = dict(backend) if backend else {"local": {"path": str(self.state)}}
         (self.module / "backend.tf.json").write_text(json.dumps({"terraform": {"backend": kept}}, indent=2))
         (self.module / "terraform.tfvars.json").write_text(json.dumps(values, indent=2, sort_keys=True))

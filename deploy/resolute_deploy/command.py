@@ -1,4 +1,4 @@
-"""`det deploy aws`: what the verbs take, do and say."""
+"""`det deploy aws` and `det deploy gcp`: what the verbs take, do and say."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,163 +14,219 @@ from resolute.errors import InvalidInput
 from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import confirmed, price_text, yaml_text
-from resolute_deploy.aws.account import Account
-from resolute_deploy.aws.bucket import ClusterBucket
-from resolute_deploy.aws.lifecycle import (
+from resolute_deploy.cloud import (
+    Account,
+    Deployment,
+    HourlyCost,
+    clouds,
+    deployment,
+    remove_orphans,
+    with_defaults,
+)
+from resolute_deploy.cluster_directory import (
+    ClusterDirectory,
+    default_state_path,
+    known_clusters,
+    module_variables,
+)
+from resolute_deploy.lifecycle import (
     Deployed,
     DeployFailed,
-    complete,
     deployed,
     prepared,
     take_down,
     wait_until_ready,
 )
-from resolute_deploy.aws.orphans import remove_orphans
-from resolute_deploy.aws.preflight import hourly_cost, preflight
-from resolute_deploy.cluster_directory import (
-    ClusterDirectory,
-    StateBucket,
-    default_state_path,
-    known_clusters,
-    module_variables,
-)
 from resolute_deploy.master_config import checked_master_config
 from resolute_deploy.own_wheel import own_wheel
-from resolute_deploy.terraform import Step
+from resolute_deploy.terraform import Step, Terraform
 from resolute_deploy.variables import add_flags, given_values, missing
 
 PLAN = "plan.out"
 """File of what was planned, in the working copy of the module."""
 
-HIDDEN = frozenset({"endpoint_url"})
-SLOW = {
-    "aws_db_instance": "5 to 10 minutes",
-    "aws_nat_gateway": "2 minutes",
-    "aws_s3_bucket_lifecycle_configuration": "1 minute",
-}
-"""How long resources take that take long."""
 
+class Deploy:
+    """The verbs of one cloud."""
 
-def up(cli: Invocation, args: argparse.Namespace) -> None:
-    cluster, state_bucket = _cluster(cli, args)
-    variables = module_variables("aws")
-    before = cluster.given()
-    given = {**before, **given_values(args, variables)}
-    own = "wheel" not in given
-    if own:
-        given["wheel"] = str(cluster.wheels)  # made when everything else is right: it takes seconds
-    lacking = missing(given, variables)
-    if lacking:
-        raise InvalidInput(
-            f"a new cluster needs {', '.join(each.flag for each in lacking)}; `det deploy aws up --help` describes them"
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @cached_property
+    def cloud(self) -> Deployment:
+        """Imported when a verb runs."""
+        return deployment(self.name)
+
+    def up(self, cli: Invocation, args: argparse.Namespace) -> None:
+        cluster, variables = self._cluster(cli, args), module_variables(self.name)
+        before = cluster.given()
+        given = {**before, **given_values(args, variables)}
+        own = "wheel" not in given
+        if own:
+            given["wheel"] = str(cluster.wheels)  # made when everything else is right: it takes seconds
+        lacking = missing(given, variables)
+        if lacking:
+            raise InvalidInput(
+                f"a new cluster needs {', '.join(each.flag for each in lacking)}; "
+                f"`det deploy {self.name} up --help` describes them"
+            )
+        cluster.check(given, cli.environ)
+        account = self.cloud.account(given)
+        values = with_defaults(given, variables, account)
+        cost = self.cloud.hourly_cost(values, account.region)
+        _look_before(cli, args, account, values, cost, new=not before and not args.state_bucket)
+        if own:
+            given["wheel"] = str(own_wheel(cluster.wheels))
+        given["region"] = account.region
+        if not args.dry_run:
+            cluster.keep({name: value for name, value in given.items() if not (own and name == "wheel")})
+        terraform = self._prepared(cli, args, cluster, given)
+        if not args.dry_run:
+            remove_orphans(account, terraform, self.cloud.bucket_resource, cluster.cluster_id, cli.render.note)
+        changes = _changes(terraform.plan(PLAN))
+        if args.dry_run:
+            _show_plan(cli, changes)
+            if not before:
+                cluster.forget()
+            return
+        steps = _Steps(cli, sum(changes.values()), self.cloud.slow)
+        terraform.apply(steps.told, PLAN)
+        outputs = terraform.outputs()
+        if args.no_wait_for_master:
+            cli.render.success(
+                f"Cluster {cluster.cluster_id} is made; its master will serve at {outputs['master_url']}"
+            )
+            return
+        stages = wait_until_ready(account, cluster, outputs, cli.render.note)
+        _say_what_next(cli, cluster, deployed(account, cluster, outputs, stages), cost)
+
+    def down(self, cli: Invocation, args: argparse.Namespace) -> None:
+        cluster = self._cluster(cli, args)
+        given = cluster.given()
+        if not given:
+            raise InvalidInput(
+                f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster; "
+                f"`det deploy {self.name} list` shows those that it knows"
+            )
+        if not args.yes and not confirmed(_question(cluster, args.delete_checkpoints), cli.render, cli.stdin):
+            cli.render.note("Nothing was changed.")
+            return
+        account = self.cloud.account(given)
+        account.check()
+        terraform = self._prepared(cli, args, cluster, _looked_at(cluster))
+        managed = [each for each in terraform.resources() if ".data." not in each and not each.startswith("data.")]
+        left = take_down(
+            self.cloud,
+            account,
+            cluster,
+            terraform,
+            delete_checkpoints=args.delete_checkpoints,
+            told=cli.render.note,
+            step=_Steps(cli, len(managed), self.cloud.slow).told,
         )
-    cluster.check(given, cli.environ)
-    account = Account.of(given)
-    values = complete(given, account)
-    _look_before(cli, args, account, values, new=not before and state_bucket is None)
-    if own:
-        given["wheel"] = str(own_wheel(cluster.wheels))
-    given["region"] = account.region
-    if not args.dry_run:
-        cluster.keep({name: value for name, value in given.items() if not (own and name == "wheel")})
-    terraform = prepared(cluster, given, cli.environ, state_bucket)
-    if not args.dry_run:
-        remove_orphans(account, terraform, cluster.cluster_id, cli.render.note)
-    changes = _changes(terraform.plan(PLAN))
-    if args.dry_run:
-        _show_plan(cli, changes)
-        if not before:
-            cluster.forget()
-        return
-    steps = _Steps(cli, sum(changes.values()))
-    terraform.apply(steps.told, PLAN)
-    outputs = terraform.outputs()
-    if args.no_wait_for_master:
-        cli.render.success(f"Cluster {cluster.cluster_id} is made; its master will serve at {outputs['master_url']}")
-        return
-    stages = wait_until_ready(account, outputs, cli.render.note)
-    _say_what_next(cli, cluster, deployed(account, cluster, outputs, stages), values, account.region)
+        kept = [each for each in left if each.what.startswith("bucket ")]
+        if len(left) > len(kept) or (kept and args.delete_checkpoints):
+            lines = "\n".join(f"  {each.what}: {each.command}" for each in left)
+            raise DeployFailed(
+                f"these are left of cluster {cluster.cluster_id}; end them by hand, or run `down` again:\n{lines}"
+            )
+        cluster.forget()
+        for each in kept:
+            cli.render.note(f"Kept with its checkpoints: {each.what}. `{each.command}` removes it.")
+        cli.render.success(f"Cluster {cluster.cluster_id} is gone; nothing else of it is left in {account.region}.")
 
+    def show_list(self, cli: Invocation, args: argparse.Namespace) -> None:
+        defaults = {each.name: each.default for each in module_variables(self.name)}
+        columns = self.cloud.listed
+        values = []
+        for cluster in known_clusters(_state_path(cli, args), self.name):
+            given = cluster.given()
+            shown = {variable: given.get(variable, defaults.get(variable)) for variable in columns.values()}
+            values.append({"cluster_id": cluster.cluster_id, **shown})
+        cli.render.table(("Cluster ID", *columns), [tuple(each.values()) for each in values], values)
 
-def down(cli: Invocation, args: argparse.Namespace) -> None:
-    cluster, state_bucket = _cluster(cli, args)
-    given = cluster.given()
-    if not given:
-        raise InvalidInput(
-            f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster; "
-            "`det deploy aws list` shows those that it knows"
+    def status(self, cli: Invocation, args: argparse.Namespace) -> None:
+        cluster = self._cluster(cli, args)
+        given = cluster.given()
+        if not given:
+            raise InvalidInput(f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster")
+        account = self.cloud.account(given)
+        account.check()
+        outputs = self._prepared(cli, args, cluster, _looked_at(cluster)).outputs()
+        if not outputs:
+            raise DeployFailed(f"cluster {cluster.cluster_id} is not made yet; run `det deploy {self.name} up` again")
+        text = account.bucket(outputs["bucket"]).found("status.json")
+        told: dict[str, Any] = (
+            json.loads(text) if text else {"ready": False, "stage": "boot", "error": "", "stages": []}
         )
-    if not args.yes and not confirmed(_question(cluster, args.delete_checkpoints), cli.render, cli.stdin):
-        cli.render.note("Nothing was changed.")
-        return
-    account = Account.of(given)
-    account.number()
-    terraform = prepared(cluster, _looked_at(cluster), cli.environ, state_bucket)
-    steps = _Steps(
-        cli, len([each for each in terraform.resources() if ".data." not in each and not each.startswith("data.")])
-    )
-    left = take_down(
-        account,
-        cluster,
-        terraform,
-        delete_checkpoints=args.delete_checkpoints,
-        told=cli.render.note,
-        step=steps.told,
-    )
-    kept = [each for each in left if each.what.startswith("bucket ")]
-    if len(left) > len(kept) or (kept and args.delete_checkpoints):
-        lines = "\n".join(f"  {each.what}: {each.command}" for each in left)
-        raise DeployFailed(
-            f"these are left of cluster {cluster.cluster_id}; end them by hand, or run `down` again:\n{lines}"
+        agents = account.machines(cluster.cluster_id, besides=outputs["master_instance_id"])
+        shown = {
+            "master": outputs["master_url"],
+            "state": "ready" if told["ready"] else told["error"] or f"at work: {told['stage']}",
+            "machine": outputs["master_instance_id"],
+            "agents": len(agents),
+            "bucket": outputs["bucket"],
+            "region": outputs["region"],
+        }
+        cli.render.table(("What", "Is"), list(shown.items()), {**shown, "stages": told["stages"]})
+
+    def dump_master_config_template(self, cli: Invocation, args: argparse.Namespace) -> None:
+        """The configuration that the master of a cluster is given."""
+        cluster = self._cluster(cli, args)
+        outputs = self._prepared(cli, args, cluster, _looked_at(cluster)).outputs()
+        if not outputs:
+            raise InvalidInput(f"--cluster-id {cluster.cluster_id}: it is not made yet, and so has no configuration")
+        desired = {"facts": outputs["facts"], "addresses": []}
+        cli.render.raw(yaml_text(checked_master_config(desired, directory="/var/lib/resolute-deploy")))
+
+    # ---------------------------------------------------------------------------------------------------- helpers and flags
+
+    def _cluster(self, cli: Invocation, args: argparse.Namespace) -> ClusterDirectory:
+        if not args.cluster_id:
+            raise InvalidInput("--cluster-id: name the cluster")
+        return ClusterDirectory.of(_state_path(cli, args), self.name, args.cluster_id)
+
+    def _prepared(
+        self, cli: Invocation, args: argparse.Namespace, cluster: ClusterDirectory, values: Mapping[str, Any]
+    ) -> Terraform:
+        backend = None
+        if args.state_bucket:
+            region = values.get("region") or self.cloud.account(values).region
+            backend = self.cloud.backend(args.state_bucket, region, cluster.cluster_id)
+        return prepared(self.cloud, cluster, values, cli.environ, backend)
+
+    def kept_at(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            *self.cloud.flags("--state-path"),
+            metavar="DIRECTORY",
+            help="where clusters are kept (default: ~/.local/share/resolute/deploy)",
         )
-    cluster.forget()
-    for each in kept:
-        cli.render.note(f"Kept with its checkpoints: {each.what}. `{each.command}` removes it.")
-    cli.render.success(f"Cluster {cluster.cluster_id} is gone; nothing else of it is left in {account.region}.")
 
+    def state(self, parser: argparse.ArgumentParser) -> None:
+        self.kept_at(parser)
+        parser.add_argument(
+            *self.cloud.flags("--state-bucket"),
+            metavar="NAME",
+            help="bucket that keeps Terraform's state, for people who share a cluster",
+        )
 
-def show_list(cli: Invocation, args: argparse.Namespace) -> None:
-    found = list(known_clusters(_state_path(cli, args), "aws"))
-    rows = [
-        (each.cluster_id, each.given().get("region"), each.given().get("deployment_type", "simple-rds"))
-        for each in found
-    ]
-    values = [{"cluster_id": row[0], "region": row[1], "deployment_type": row[2]} for row in rows]
-    cli.render.table(("Cluster ID", "Region", "Deployment Type"), rows, values)
+    def cluster_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--cluster-id", help="name of the cluster")
+        self.state(parser)
 
+    def up_arguments(self, parser: argparse.ArgumentParser) -> None:
+        self.state(parser)
+        parser.add_argument("--dry-run", action="store_true", help="show what would be made and do nothing")
+        parser.add_argument(
+            "--no-preflight-checks", action="store_true", help="do not look at quota, names and images first"
+        )
+        parser.add_argument("--no-wait-for-master", action="store_true", help="return when Terraform has ended")
+        add_flags(parser, module_variables(self.name), hidden=self.cloud.hidden)
 
-def status(cli: Invocation, args: argparse.Namespace) -> None:
-    cluster, state_bucket = _cluster(cli, args)
-    given = cluster.given()
-    if not given:
-        raise InvalidInput(f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster")
-    account = Account.of(given)
-    account.number()
-    outputs = prepared(cluster, _looked_at(cluster), cli.environ, state_bucket).outputs()
-    if not outputs:
-        raise DeployFailed(f"cluster {cluster.cluster_id} is not made yet; run `det deploy aws up` again")
-    text = ClusterBucket(account.client("s3"), outputs["bucket"]).found("status.json")
-    told: dict[str, Any] = json.loads(text) if text else {"ready": False, "stage": "boot", "error": "", "stages": []}
-    agents = account.machines(cluster.cluster_id, besides=outputs["master_instance_id"])
-    shown = {
-        "master": outputs["master_url"],
-        "state": "ready" if told["ready"] else told["error"] or f"at work: {told['stage']}",
-        "machine": outputs["master_instance_id"],
-        "agents": len(agents),
-        "bucket": outputs["bucket"],
-        "region": outputs["region"],
-    }
-    cli.render.table(("What", "Is"), list(shown.items()), {**shown, "stages": told["stages"]})
-
-
-def dump_master_config_template(cli: Invocation, args: argparse.Namespace) -> None:
-    """The configuration that the master of a cluster is given."""
-    cluster, state_bucket = _cluster(cli, args)
-    outputs = prepared(cluster, _looked_at(cluster), cli.environ, state_bucket).outputs()
-    if not outputs:
-        raise InvalidInput(f"--cluster-id {cluster.cluster_id}: it is not made yet, and so has no configuration")
-    desired = {"facts": outputs["facts"], "addresses": []}
-    cli.render.raw(yaml_text(checked_master_config(desired, directory="/var/lib/resolute-deploy")))
+    def down_arguments(self, parser: argparse.ArgumentParser) -> None:
+        self.cluster_arguments(parser)
+        parser.add_argument("--delete-checkpoints", action="store_true", help="empty the bucket and remove it as well")
+        parser.add_argument("--yes", "--no-prompt", action="store_true", help="do not ask")
 
 
 # ------------------------------------------------------------------------------------------------------------------- helpers
@@ -179,16 +236,6 @@ def _state_path(cli: Invocation, args: argparse.Namespace) -> Path:
     return Path(args.state_path) if args.state_path else default_state_path(cli.environ)
 
 
-def _cluster(cli: Invocation, args: argparse.Namespace) -> tuple[ClusterDirectory, StateBucket | None]:
-    if not args.cluster_id:
-        raise InvalidInput("--cluster-id: name the cluster")
-    cluster = ClusterDirectory.of(_state_path(cli, args), "aws", args.cluster_id)
-    if not args.state_bucket:
-        return cluster, None
-    region = getattr(args, "region", None) or cluster.given().get("region")
-    return cluster, StateBucket(name=args.state_bucket, region=region or Account.of({}).region)
-
-
 def _looked_at(cluster: ClusterDirectory) -> dict[str, Any]:
     """Variables of a cluster that is not to be changed."""
     given = cluster.given()
@@ -196,18 +243,23 @@ def _looked_at(cluster: ClusterDirectory) -> dict[str, Any]:
 
 
 def _look_before(
-    cli: Invocation, args: argparse.Namespace, account: Account, values: Mapping[str, Any], *, new: bool
+    cli: Invocation,
+    args: argparse.Namespace,
+    account: Account,
+    values: Mapping[str, Any],
+    cost: HourlyCost,
+    *,
+    new: bool,
 ) -> None:
-    cost = hourly_cost(values, account.region)
     cli.render.note(
         f"In {account.region}, an hour costs {_dollars(cost.idle)} with nothing to do "
         f"and {_dollars(cost.full)} with every pool full, "
         "beside database, disks and traffic; prices on demand."
     )
     if args.no_preflight_checks:
-        account.number()
+        account.check()
         return
-    found = preflight(account, values, new=new)
+    found = account.preflight(values, new=new)
     for each in found:
         if not each.fatal:
             cli.render.warning(each.text)
@@ -242,9 +294,10 @@ def _show_plan(cli: Invocation, changes: Counter[str]) -> None:
 class _Steps:
     """Says what Terraform does, one line a resource that is done, and what a slow one usually takes."""
 
-    def __init__(self, cli: Invocation, total: int) -> None:
+    def __init__(self, cli: Invocation, total: int, slow: Mapping[str, str]) -> None:
         self._cli = cli
         self._total = total
+        self._slow = slow
         self._done = 0
 
     def told(self, step: Step) -> None:
@@ -252,8 +305,8 @@ class _Steps:
             return
         kind = step.resource.split(".")[-2] if "." in step.resource else step.resource
         if step.elapsed_s is None:
-            if step.action == "create" and kind in SLOW:
-                self._cli.render.note(f"making {step.resource}: usually {SLOW[kind]}")
+            if step.action == "create" and kind in self._slow:
+                self._cli.render.note(f"making {step.resource}: usually {self._slow[kind]}")
             return
         self._done += 1
         verb = {"create": "made", "update": "changed", "delete": "removed"}.get(step.action, step.action)
@@ -261,10 +314,7 @@ class _Steps:
         self._cli.render.note(f"[{self._done}/{max(self._total, self._done)}] {verb} {step.resource}{took}")
 
 
-def _say_what_next(
-    cli: Invocation, cluster: ClusterDirectory, made: Deployed, values: Mapping[str, Any], region: str
-) -> None:
-    idle = _dollars(hourly_cost(values, region).idle)
+def _say_what_next(cli: Invocation, cluster: ClusterDirectory, made: Deployed, cost: HourlyCost) -> None:
     if cli.render.format == "json":
         cli.render.done(
             "",
@@ -282,8 +332,8 @@ def _say_what_next(
         f"  det user login admin              # password: {made.password}\n"
         "  det user change-password\n"
         "  det experiment create examples/core_api/const.yaml examples/core_api -f\n\n"
-        f"With nothing to do it costs {idle} an hour beside database, disks and traffic. "
-        f"`det deploy aws down --cluster-id {cluster.cluster_id}` takes it away."
+        f"With nothing to do it costs {_dollars(cost.idle)} an hour beside database, disks and traffic. "
+        f"`det deploy {cluster.cloud} down --cluster-id {cluster.cluster_id}` takes it away."
     )
 
 
@@ -296,69 +346,38 @@ def _question(cluster: ClusterDirectory, delete_checkpoints: bool) -> str:
     return f"This ends cluster {cluster.cluster_id} with all running work and removes {what}. Go on?"
 
 
-# --------------------------------------------------------------------------------------------------------------------- flags
-
-
-def _kept_at(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--state-path", metavar="DIRECTORY", help="where clusters are kept (default: ~/.local/share/resolute/deploy)"
+def group(name: str, title: str) -> Group:
+    """The noun below `det deploy`."""
+    verbs = Deploy(name)
+    return Group(
+        name=name,
+        help=f"run a cluster on {title}",
+        commands=(
+            Command(name="up", help="make a cluster, or change one", run=verbs.up, arguments=verbs.up_arguments),
+            Command(name="down", help="take a cluster away", run=verbs.down, arguments=verbs.down_arguments),
+            Command(
+                name="list",
+                aliases=("ls",),
+                help="list the clusters that were made from here",
+                run=verbs.show_list,
+                arguments=verbs.kept_at,
+                formats=("json", "csv"),
+            ),
+            Command(
+                name="status",
+                help="show how a cluster is",
+                run=verbs.status,
+                arguments=verbs.cluster_arguments,
+                formats=("json", "csv"),
+            ),
+            Command(
+                name="dump-master-config-template",
+                help="print the configuration of a cluster's master",
+                run=verbs.dump_master_config_template,
+                arguments=verbs.cluster_arguments,
+            ),
+        ),
     )
 
 
-def _state(parser: argparse.ArgumentParser) -> None:
-    _kept_at(parser)
-    parser.add_argument(
-        "--state-bucket", metavar="NAME", help="bucket that keeps Terraform's state, for people who share a cluster"
-    )
-
-
-def _cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cluster-id", help="name of the cluster")
-    _state(parser)
-
-
-def _up_arguments(parser: argparse.ArgumentParser) -> None:
-    _state(parser)
-    parser.add_argument("--dry-run", action="store_true", help="show what would be made and do nothing")
-    parser.add_argument(
-        "--no-preflight-checks", action="store_true", help="do not look at quota, names and images first"
-    )
-    parser.add_argument("--no-wait-for-master", action="store_true", help="return when Terraform has ended")
-    add_flags(parser, module_variables("aws"), hidden=HIDDEN)
-
-
-def _down_arguments(parser: argparse.ArgumentParser) -> None:
-    _cluster_arguments(parser)
-    parser.add_argument("--delete-checkpoints", action="store_true", help="empty the bucket and remove it as well")
-    parser.add_argument("--yes", "--no-prompt", action="store_true", help="do not ask")
-
-
-AWS = Group(
-    name="aws",
-    help="run a cluster on Amazon Web Services",
-    commands=(
-        Command(name="up", help="make a cluster, or change one", run=up, arguments=_up_arguments),
-        Command(name="down", help="take a cluster away", run=down, arguments=_down_arguments),
-        Command(
-            name="list",
-            aliases=("ls",),
-            help="list the clusters that were made from here",
-            run=show_list,
-            arguments=_kept_at,
-            formats=("json", "csv"),
-        ),
-        Command(
-            name="status",
-            help="show how a cluster is",
-            run=status,
-            arguments=_cluster_arguments,
-            formats=("json", "csv"),
-        ),
-        Command(
-            name="dump-master-config-template",
-            help="print the configuration of a cluster's master",
-            run=dump_master_config_template,
-            arguments=_cluster_arguments,
-        ),
-    ),
-)
+GROUPS = tuple(group(name, title) for name, title in clouds().items())

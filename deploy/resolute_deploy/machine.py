@@ -2,7 +2,8 @@
 
 Each turn reads what is desired. Where it has changed, it installs the release, fetches the secrets, renders the configuration,
 starts the master anew, and writes what became of that to `cluster/status.json`, which `det deploy` reads. Every step may be
-interrupted and is done again from the beginning. Needs boto3 and the standard library: the release has its own environment.
+interrupted and is done again from the beginning. Needs the cloud's own library and the standard library: the release has its own
+environment.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from resolute_deploy.aws.bucket import ClusterBucket, SecretStore
-from resolute_deploy.aws.metadata import own_addresses
+from resolute_deploy.cloud import CloudMachine, ClusterBucket, SecretStore, cloud_machine
 from resolute_deploy.machine_service import MasterService, service_of_this_machine
 
 EVERY_S = 15.0
@@ -38,20 +38,19 @@ class Machine:
 
     def __init__(
         self,
-        bucket: ClusterBucket,
-        store: SecretStore,
+        cloud: CloudMachine,
+        bucket: str,
         service: MasterService,
         directory: Path,
         *,
-        own_addresses: Callable[[], Sequence[str]],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._bucket = bucket
-        self._store = store
+        self._cloud = cloud
+        self._bucket: ClusterBucket = cloud.bucket(bucket)
+        self._store: SecretStore = cloud.secrets()
         self._service = service
         self._directory = directory
-        self._own_addresses = own_addresses
         self._clock = clock
         self._sleep = sleep
         self._applied = ""
@@ -84,7 +83,7 @@ class Machine:
         self._stage(version, "release", lambda: self._install(desired))
         self._stage(version, "secrets", lambda: self._write_secrets(desired))
         self._stage(version, "configuration", lambda: self._configure(desired))
-        self._stage(version, "start", lambda: self._service.start(self._environment(), desired.get("log_group")))
+        self._stage(version, "start", lambda: self._service.start(self._environment(), desired.get("log")))
         self._stage(version, "ready", self._wait_until_ready)
         authority = self._service.state_directory / "tls" / "ca.pem"
         if authority.exists():
@@ -150,16 +149,16 @@ class Machine:
     # ------------------------------------------------------------------------------------------------------------ secrets
 
     def _write_secrets(self, desired: Mapping[str, Any]) -> None:
-        seal = self._store.value_or_new(desired["seal_secret_arn"], lambda: secrets.token_hex(32))
+        seal = self._store.value_or_new(desired["seal_secret"], lambda: secrets.token_hex(32))
         _write_secret(self._directory / "seal.key", seal + "\n", self._service.owner)
-        password = self._store.value_or_new(desired["password_secret_arn"], new_password)
+        password = self._store.value_or_new(desired["password_secret"], new_password)
         _write_secret(self._directory / "initial-password", password, None)
         self._write_database_password(desired)
 
     def _write_database_password(self, desired: Mapping[str, Any]) -> None:
         """Where the database's password is changed by its service, the next connection uses the new one."""
         database = desired["facts"]["database"]
-        password = json.loads(self._store.value(database["password_secret_arn"]))["password"]
+        password = self._cloud.database_password(self._store, database)
         fields = (database["host"], str(database["port"]), database["name"], database["user"], password)
         line = ":".join(field.replace("\\", "\\\\").replace(":", "\\:") for field in fields)
         _write_secret(self._directory / "pgpass", line + "\n", self._service.owner)
@@ -171,7 +170,9 @@ class Machine:
         python = self._directory / "current" / "bin" / "python"
         done = subprocess.run(
             [str(python), "-m", "resolute_deploy.master_config", "--directory", str(self._directory)],
-            input=json.dumps({**desired, "addresses": [*desired["addresses"], *self._own_addresses(), "localhost"]}),
+            input=json.dumps(
+                {**desired, "addresses": [*desired["addresses"], *self._cloud.own_addresses(), "localhost"]}
+            ),
             capture_output=True,
             text=True,
             check=False,
@@ -185,7 +186,7 @@ class Machine:
             "PGPASSFILE": str(self._directory / "pgpass"),
             "DET_SECURITY_INITIAL_USER_PASSWORD": (self._directory / "initial-password").read_text(),
         }
-        passed = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "PIP_CONFIG_FILE")
+        passed = (*self._cloud.passed_variables, "PIP_CONFIG_FILE")
         return told | {name: os.environ[name] for name in passed if name in os.environ}
 
     def _wait_until_ready(self) -> None:
@@ -234,12 +235,13 @@ def new_password() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--cloud", required=True)
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--directory", type=Path, required=True)
     args = parser.parse_args(arguments)
-    bucket, store = ClusterBucket.of_this_machine(args.bucket), SecretStore.of_this_machine()
-    service = service_of_this_machine(args.directory)
-    Machine(bucket, store, service, args.directory, own_addresses=own_addresses).follow()
+    cloud = cloud_machine(args.cloud)
+    service = service_of_this_machine(args.directory, cloud.log_stream)
+    Machine(cloud, args.bucket, service, args.directory).follow()
     return 0
 
 

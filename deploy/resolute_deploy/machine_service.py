@@ -10,11 +10,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from resolute_deploy.cloud import LogStream
 from resolute_deploy.shipped import shipped
+
+OpenLog = Callable[[str], LogStream]
+"""By its name."""
 
 UNIT = "resolute-master.service"
 LAST_LINES = 5
@@ -26,7 +30,7 @@ class MasterService(Protocol):
     owner: str | None
     state_directory: Path
 
-    def start(self, environment: Mapping[str, str], log_group: str | None) -> None:
+    def start(self, environment: Mapping[str, str], log: str | None) -> None:
         """Starts the master with the current release and configuration, instead of one that runs."""
         ...
 
@@ -43,10 +47,10 @@ class MasterService(Protocol):
         ...
 
 
-def service_of_this_machine(directory: Path) -> MasterService:
+def service_of_this_machine(directory: Path, log_stream: OpenLog) -> MasterService:
     if Path("/run/systemd/system").is_dir() and shutil.which("systemctl"):
-        return SystemdService(directory)
-    return ProcessService(directory)
+        return SystemdService(directory, log_stream)
+    return ProcessService(directory, log_stream)
 
 
 def is_ready(directory: Path) -> bool:
@@ -68,15 +72,16 @@ class SystemdService:
     owner: str | None = "resolute"
     state_directory = Path("/var/lib/resolute")
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, log_stream: OpenLog) -> None:
         self._directory = directory
+        self._log_stream = log_stream
         self._logs: LogShipper | None = None
         if subprocess.run(["id", "resolute"], capture_output=True, check=False).returncode:
             subprocess.run(["useradd", "--system", "--home-dir", str(self.state_directory), "resolute"], check=True)
         # The account reads its secrets and the release, and nothing else of the directory.
         directory.chmod(0o711)
 
-    def start(self, environment: Mapping[str, str], log_group: str | None) -> None:
+    def start(self, environment: Mapping[str, str], log: str | None) -> None:
         variables = self._directory / "master.env"
         variables.touch(mode=0o600)
         variables.write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
@@ -92,8 +97,8 @@ class SystemdService:
         subprocess.run(["systemctl", "daemon-reload"], check=True)
         subprocess.run(["systemctl", "enable", "--quiet", UNIT], check=True)
         subprocess.run(["systemctl", "restart", UNIT], check=True)
-        if log_group and self._logs is None:
-            self._logs = LogShipper(["journalctl", "-u", UNIT, "-o", "cat", "-f", "-n", "0"], log_group)
+        if log and self._logs is None:
+            self._logs = LogShipper(["journalctl", "-u", UNIT, "-o", "cat", "-f", "-n", "0"], self._log_stream(log))
 
     def hand_over(self) -> None:
         """The unit does not need this program."""
@@ -112,20 +117,21 @@ class ProcessService:
     owner: str | None = None
     state_directory = Path("/var/lib/resolute")
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, log_stream: OpenLog) -> None:
         self._directory = directory
+        self._log_stream = log_stream
         self._log = directory / "master.log"
         self._wanted: dict[str, str] | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._logs: LogShipper | None = None
         threading.Thread(target=self._keep, daemon=True).start()
 
-    def start(self, environment: Mapping[str, str], log_group: str | None) -> None:
+    def start(self, environment: Mapping[str, str], log: str | None) -> None:
         self._wanted = dict(environment)
         if self._child is not None:
             self._child.terminate()
-        if log_group and self._logs is None:
-            self._logs = LogShipper(["tail", "-n", "0", "-F", str(self._log)], log_group)
+        if log and self._logs is None:
+            self._logs = LogShipper(["tail", "-n", "0", "-F", str(self._log)], self._log_stream(log))
 
     def hand_over(self) -> None:
         self._wanted = None
@@ -157,12 +163,10 @@ class ProcessService:
 
 
 class LogShipper:
-    """Sends the lines of a command to a group of CloudWatch, a batch a second."""
+    """Sends the lines of a command to a log service, a batch a second."""
 
-    def __init__(self, command: list[str], group: str) -> None:
-        from resolute_deploy.aws.logs import LogStream
-
-        self._stream = LogStream.of_this_machine(group)
+    def __init__(self, command: list[str], stream: LogStream) -> None:
+        self._stream = stream
         self._follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace")
         self._waiting: list[tuple[int, str]] = []
         self._lock = threading.Lock()

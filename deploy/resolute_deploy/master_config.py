@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resolute.errors import InvalidInput
+from resolute_deploy.cloud import CHECKPOINTS, Facts, facts_of
 
 FORMAT = 1
-ENGINE = "command -v dockerd >/dev/null || { apt-get update -q && apt-get install -q -y docker.io; }\n"
-"""Images for GPUs have Docker; the plain one of the pool for work without slots has not."""
-
 SHARED_FILES = "/mnt/shared_fs"
 """Where agents mount the shared file system, and tasks see it as shared_fs in their working directory."""
 
@@ -29,7 +27,7 @@ def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[
             f"the cluster's facts have the format {facts.get('format')}, and this version reads {FORMAT}; "
             "take the version that made them"
         )
-    pools = {"aws": _aws_pools}[facts["cloud"]](facts)
+    cloud = facts_of(facts["cloud"])
     database = facts["database"]
     config: dict[str, Any] = {
         "cluster_name": facts["cluster_id"],
@@ -47,22 +45,17 @@ def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[
             "password": "",
             "ssl_mode": database["ssl_mode"],
         },
-        "checkpoint_storage": _storage(facts),
+        "checkpoint_storage": {**cloud.storage(facts), "prefix": CHECKPOINTS},
         "resource_manager": {
             "type": "agent",
             "scheduler": _scheduler(facts["scheduler"]),
             "default_aux_resource_pool": "aux-pool",
             "default_compute_resource_pool": "compute-pool",
         },
-        "resource_pools": pools,
+        "resource_pools": _pools(facts, cloud),
     }
-    defaults = _task_defaults(facts)
+    defaults = _task_defaults(facts, cloud)
     return config | ({"task_container_defaults": defaults} if defaults else {})
-
-
-def _storage(facts: Mapping[str, Any]) -> dict[str, Any]:
-    storage = {"type": "s3", "bucket": facts["bucket"], "prefix": "checkpoints"}
-    return storage | ({"endpoint_url": facts["endpoint_url"]} if facts["endpoint_url"] else {})
 
 
 def _scheduler(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,84 +64,59 @@ def _scheduler(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": kind, **({"preemption": asked["preemption"]} if kind == "priority" else {})}
 
 
-def _task_defaults(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _task_defaults(facts: Mapping[str, Any], cloud: Facts) -> dict[str, Any]:
     defaults: dict[str, Any] = {}
     if facts["task_images"] is not None:
         defaults["image"] = dict(facts["task_images"])
     if facts["shared_file_system"] is not None:
         defaults["bind_mounts"] = [{"host_path": SHARED_FILES, "container_path": "shared_fs"}]
+    variables = list(cloud.environment(facts))
+    if variables:
+        defaults["environment_variables"] = variables
     return defaults
 
 
-def _aws_pools(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _pools(facts: Mapping[str, Any], cloud: Facts) -> list[dict[str, Any]]:
     agents, pools = facts["agents"], facts["pools"]
     return [
         {
             "pool_name": "aux-pool",
             "description": "Work without slots",
             "max_aux_containers_per_agent": agents["max_aux"],
-            "provider": _aws_provider(facts, pools["aux"], slots_on_cpu=False),
+            "provider": _provider(facts, pools["aux"], cloud, slots_on_cpu=False),
         },
         {
             "pool_name": "compute-pool",
             "description": "Training",
             "max_aux_containers_per_agent": 0,
-            "provider": _aws_provider(facts, pools["compute"], slots_on_cpu=True),
+            "provider": _provider(facts, pools["compute"], cloud, slots_on_cpu=True),
         },
     ]
 
 
-def _aws_provider(facts: Mapping[str, Any], pool: Mapping[str, Any], *, slots_on_cpu: bool) -> dict[str, Any]:
+def _provider(facts: Mapping[str, Any], pool: Mapping[str, Any], cloud: Facts, *, slots_on_cpu: bool) -> dict[str, Any]:
     agents = facts["agents"]
-    offer: dict[str, Any] = {"instance_types": list(pool["instance_types"])}
-    if pool["spot"]:
-        offer["markets"] = ["spot", "on_demand"]
-    if pool["spot_max_price"] is not None:
-        # A limit of the spot market alone: on demand stays to be had.
-        offer["markets"] = ["spot"]
-        offer["max_price"] = pool["spot_max_price"]
-    offers = [offer]
-    if pool["spot_max_price"] is not None:
-        offers.append({"instance_types": list(pool["instance_types"]), "markets": ["on_demand"]})
-    provider: dict[str, Any] = {
-        "type": "aws",
-        "region": agents["region"],
-        "master_url": f"https://local-ipv4:{facts['port']}",
-        "image_id": pool["image_id"],
-        "ssh_key_name": agents["keypair"],
-        "iam_instance_profile_arn": agents["instance_profile_arn"],
-        "root_volume_size": agents["disk_size"],
-        "instance_name": f"resolute-{facts['cluster_id']}-agent",
-        "tag_key": agents["tag"]["key"],
-        "tag_value": agents["tag"]["value"],
-        "network_interface": {
-            "public_ip": agents["public_ip"],
-            "subnets": dict(agents["subnets"]),
-            "security_group_ids": [agents["security_group_id"]],
-        },
+    steps = list(cloud.setup(facts)) if facts["container_runtime"] == "docker" else []
+    if facts["shared_file_system"] is not None:
+        steps.append(_mount(facts["shared_file_system"]))
+    return {
+        **cloud.provider(facts, pool),
         "cpu_slots_allowed": slots_on_cpu,
         "min_instances": agents["min"],
         "max_instances": agents["max"],
         "max_idle_agent_period": agents["idle"],
         "max_agent_starting_period": agents["starting"],
-        "offers": offers,
+        "agent_config_file_contents": {"container_runtime": facts["container_runtime"]},
+        **({"startup_script": "#!/bin/bash\nset -e\n" + "".join(steps)} if steps else {}),
     }
-    provider["agent_config_file_contents"] = {"container_runtime": facts["container_runtime"]}
-    steps = []
-    if facts["container_runtime"] == "docker":
-        steps.append(ENGINE)
-    if facts["shared_file_system"] is not None:
-        steps.append(_mount(facts["shared_file_system"]["dns_name"]))
-    if steps:
-        provider["startup_script"] = "#!/bin/bash\nset -e\n" + "".join(steps)
-    return provider
 
 
-def _mount(server: str) -> str:
+def _mount(files: Mapping[str, str]) -> str:
+    """`files` has what is mounted (`server:/directory`) and the options of NFS."""
     return (
         "command -v mount.nfs4 >/dev/null || { apt-get update -q && apt-get install -q -y nfs-common; }\n"
         f"mkdir -p {SHARED_FILES}\n"
-        f"mount -t nfs4 -o nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport {server}:/ {SHARED_FILES}\n"
+        f"mount -t {files['type']} -o {files['options']} {files['source']} {SHARED_FILES}\n"
     )
 
 

@@ -8,6 +8,8 @@ A provider's package has modules of fixed names, each of which a program imports
     fake            `open_world`, what the conformance suite of the cloud port runs on
 
 A program that reads a file with one provider therefore imports neither the others nor any SDK.
+
+A cloud on which `det deploy` makes whole clusters names a second package, that of its deployment (`resolute_deploy.cloud`).
 """
 
 from __future__ import annotations
@@ -19,17 +21,33 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deployable:
+    """A cloud that `det deploy <provider>` makes clusters on. `title` is its name in sentences."""
+
+    package: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
     """One provider."""
 
     package: str
     notice_source: str = ""
     """The agent's `notice_source` on its machines, where a metadata service of the cloud announces their end."""
+    deployment: Deployable | None = None
 
 
 PROVIDERS: Mapping[str, Registration] = {
-    "aws": Registration(package="resolute_provisioner.clouds.aws", notice_source="ec2"),
-    "gcp": Registration(package="resolute_provisioner.clouds.gcp", notice_source="gce"),
+    "aws": Registration(
+        package="resolute_provisioner.clouds.aws",
+        notice_source="ec2",
+        deployment=Deployable(package="resolute_deploy.aws", title="Amazon Web Services"),
+    ),
+    "gcp": Registration(
+        package="resolute_provisioner.clouds.gcp",
+        notice_source="gce",
+    ),
     "local": Registration(package="resolute_provisioner.clouds.local"),
     "command": Registration(package="resolute_provisioner.clouds.command"),
 }
@@ -39,6 +57,14 @@ PROVIDERS: Mapping[str, Registration] = {
 def part(provider: str, module: str, attribute: str) -> Any:
     """One part of a registered provider, imported now. Raises `KeyError` for a provider that is not registered."""
     return getattr(importlib.import_module(f"{PROVIDERS[provider].package}.{module}"), attribute)
+
+
+def deployment_part(cloud: str, module: str, attribute: str) -> Any:
+    """One part of a cloud's deployment, imported now. Raises `KeyError` for one that no cluster is deployed on."""
+    deployment = PROVIDERS[cloud].deployment
+    if deployment is None:
+        raise KeyError(cloud)
+    return getattr(importlib.import_module(f"{deployment.package}.{module}"), attribute)
 
 
 NOTICE_SOURCES: Mapping[str, str] = {each.notice_source: name for name, each in PROVIDERS.items() if each.notice_source}

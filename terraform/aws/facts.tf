@@ -9,12 +9,12 @@ locals {
     port       = var.port
 
     database = {
-      host                = local.database.host
-      port                = tonumber(local.database.port)
-      name                = local.database.name
-      user                = local.database.user
-      ssl_mode            = local.database.ssl_mode
-      password_secret_arn = local.database.password_secret_arn
+      host            = local.database.host
+      port            = tonumber(local.database.port)
+      name            = local.database.name
+      user            = local.database.user
+      ssl_mode        = local.database.ssl_mode
+      password_secret = local.database.password_secret_arn
     }
 
     bucket       = module.storage.name
@@ -28,7 +28,11 @@ locals {
     container_runtime = var.container_runtime
     task_images       = var.cpu_env_image == null ? null : { cpu = var.cpu_env_image, cuda = var.gpu_env_image }
 
-    shared_file_system = var.deployment_type != "efs" ? null : { dns_name = module.shared_file_system[0].dns_name }
+    shared_file_system = var.deployment_type != "efs" ? null : {
+      type    = "nfs4"
+      source  = "${module.shared_file_system[0].dns_name}:/"
+      options = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
+    }
 
     agents = {
       region               = local.region

@@ -18,12 +18,12 @@ output "bucket" {
   value       = module.storage.name
 }
 
-output "password_secret_arn" {
+output "password_secret" {
   description = "Secret with the password of the first users, which the master's machine makes at its first start."
   value       = module.master.password_secret_arn
 }
 
-output "database_secret_arn" {
+output "database_secret" {
   description = "Secret with the password of the database."
   value       = local.database.password_secret_arn
 }

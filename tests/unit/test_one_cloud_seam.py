@@ -10,6 +10,8 @@ import pytest
 
 from resolute.config.providers import ProviderBase, configuration_of
 from resolute.providers import PROVIDERS, Registration, part
+from resolute_deploy.cloud import cloud_machine, deployment, facts_of
+from resolute_deploy.cluster_directory import module_variables
 from resolute_provisioner.clouds.driver import Driver, driver_named, drivers
 from unit.test_tidy import PACKAGES, python_files
 
@@ -18,8 +20,16 @@ REGISTRY = "harness/resolute/providers.py"
 NAMES = frozenset(PROVIDERS)
 NOTICE_SOURCES = frozenset(each.notice_source for each in PROVIDERS.values() if each.notice_source)
 WORDS = NAMES | NOTICE_SOURCES
+OWN_PACKAGES = (
+    *(each.package for each in PROVIDERS.values()),
+    *(each.deployment.package for each in PROVIDERS.values() if each.deployment is not None),
+)
+"""Where a provider may be named: how its machines are bought, and how clusters are deployed on it."""
 
-OTHER_MEANINGS = {("harness/resolute/testing/scripted_trial.py", "command")}
+OTHER_MEANINGS = {
+    ("harness/resolute/testing/scripted_trial.py", "command"),
+    ("deploy/resolute_deploy/cluster_directory.py", "local"),  # a backend of Terraform
+}
 """(file, word) where the word means something else than a provider."""
 
 
@@ -31,8 +41,7 @@ def package_of(name: str) -> str:
 
 
 def is_a_providers_own(name: str) -> bool:
-    module = package_of(name)
-    return any(module == each.package or module.startswith(f"{each.package}.") for each in PROVIDERS.values())
+    return _is_below_a_provider(package_of(name))
 
 
 def switches_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -59,7 +68,7 @@ def switches_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _is_below_a_provider(module: str) -> bool:
-    return any(module == each.package or module.startswith(f"{each.package}.") for each in PROVIDERS.values())
+    return any(module == each or module.startswith(f"{each}.") for each in OWN_PACKAGES)
 
 
 def _constants(node: ast.expr) -> Iterator[str]:
@@ -98,6 +107,7 @@ def test_nothing_outside_of_a_providers_package_chooses_by_provider() -> None:
         'asked = offer_id.startswith("aws/")',
         "from resolute_provisioner.clouds.aws.configuration import AwsProvider",
         "from resolute_provisioner.clouds import gcp",
+        "from resolute_deploy.aws.account import AwsAccount",
         "import resolute_provisioner.clouds.local.driver",
         'if settings.notice_metadata == "ec2":\n    pass',
     ],
@@ -117,6 +127,14 @@ def test_a_registration_has_all_its_parts(name: str) -> None:
     registration: Registration = PROVIDERS[name]
     if registration.notice_source:
         assert callable(part(name, "notices", "open_notices"))
+
+
+@pytest.mark.parametrize("name", [name for name, each in PROVIDERS.items() if each.deployment is not None])
+def test_a_deployment_has_all_its_parts(name: str) -> None:
+    module, there = deployment(name), {each.name for each in module_variables(name)}
+    assert module.hidden <= there and set(module.listed.values()) <= there
+    assert facts_of(name) is not None and cloud_machine(name).passed_variables
+    assert set(module.aliases) <= {"--state-path", "--state-bucket"}
 
 
 def test_words_for_addresses_are_of_one_provider() -> None:

@@ -21,6 +21,7 @@ PACKAGES = (
     "agent_image/resolute_agent",
     "harness/resolute",
     "cli/resolute_cli",
+    "deploy/resolute_deploy",
 )
 CODE = (*PACKAGES, "examples", "demo", "tests", "benchmarks", "campaign", "hostile")
 

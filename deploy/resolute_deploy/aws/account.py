@@ -1,44 +1,31 @@
-"""The account: what is looked at before a cluster is made, and what is ended and looked for when it is taken away."""
+"""An account of AWS: what is looked at before a cluster is made, and what is ended and looked for when it is taken away."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from resolute.errors import InvalidInput
+from resolute_deploy.aws.bucket import S3Bucket, SecretsManager
+from resolute_deploy.aws.orphans import orphans
+from resolute_deploy.aws.preflight import preflight
+from resolute_deploy.cloud import CHECKPOINTS, MARK, Account, Finding, Known, Left, Orphan
 
-TAG = "resolute-deployment"
 ALIVE = ("pending", "running", "stopping", "stopped")
 DELETE_AT_ONCE = 1000
 """Keys that S3 takes in one request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What a check found. `fatal` ones end `up` before anything is made; others are warnings."""
-
-    text: str
-    fatal: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """Something of the cluster that is still there, and how it is removed."""
-
-    what: str
-    command: str
-
-
-class Account:
+class AwsAccount(Account):
     """One account in one region, as the profile says."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
+        self.region: str = session.region_name
         self._clients: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Account:
+    def of(cls, values: Mapping[str, Any]) -> AwsAccount:
         """Raises `InvalidInput` without the SDK, for a profile that is not there and without a region."""
         try:
             import boto3
@@ -57,17 +44,18 @@ class Account:
             raise InvalidInput("no region: give --region, or set AWS_DEFAULT_REGION")
         return cls(session)
 
-    @property
-    def region(self) -> str:
-        name: str = self._session.region_name
-        return name
-
     def client(self, service: str) -> Any:
         if service not in self._clients:
             self._clients[service] = self._session.client(service)
         return self._clients[service]
 
     # ------------------------------------------------------------------------------------------------------------- before
+
+    def check(self) -> None:
+        self.number()
+
+    def preflight(self, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
+        return preflight(self, values, new=new)
 
     def number(self) -> str:
         """The number of the account. Raises `InvalidInput` where the credentials do not open it."""
@@ -149,7 +137,7 @@ class Account:
     def machines_with_tags(self, cluster_id: str) -> list[tuple[str, frozenset[str]]]:
         """Ids of the cluster's machines that are not ended, and the keys of their tags."""
         filters = [
-            {"Name": f"tag:{TAG}", "Values": [cluster_id]},
+            {"Name": f"tag:{MARK}", "Values": [cluster_id]},
             {"Name": "instance-state-name", "Values": list(ALIVE)},
         ]
         found = []
@@ -167,18 +155,37 @@ class Account:
                 InstanceIds=list(machines), WaiterConfig={"Delay": 5, "MaxAttempts": 120}
             )
 
-    def cancel_spot_requests(self, cluster_id: str) -> None:
-        filters = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}, {"Name": "state", "Values": ["open", "active"]}]
+    def cancel_requests(self, cluster_id: str) -> None:
+        filters = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}, {"Name": "state", "Values": ["open", "active"]}]
         asked = self.client("ec2").describe_spot_instance_requests(Filters=filters)["SpotInstanceRequests"]
         ids = [each["SpotInstanceRequestId"] for each in asked]
         if ids:
             self.client("ec2").cancel_spot_instance_requests(SpotInstanceRequestIds=ids)
 
+    def bucket(self, name: str) -> S3Bucket:
+        return S3Bucket(self.client("s3"), name)
+
+    def secrets(self) -> SecretsManager:
+        return SecretsManager(self.client("secretsmanager"))
+
+    def orphans(self, cluster_id: str, known: Known) -> Iterator[Orphan]:
+        return orphans(self, cluster_id, known)
+
+    def bucket_name(self, cluster_id: str) -> str:
+        return f"resolute-{cluster_id}-{self.number()}-{self.region}"
+
+    def kept_bucket(self, cluster_id: str) -> str | None:
+        name = self.bucket_name(cluster_id)
+        return name if name in {each["Name"] for each in self.client("s3").list_buckets()["Buckets"]} else None
+
+    def console_command(self, machine: str) -> str:
+        return f"aws ec2 get-console-output --latest --region {self.region} --instance-id {machine}"
+
     def holds_checkpoints(self, bucket: str) -> bool:
         import botocore.exceptions
 
         try:
-            told = self.client("s3").list_object_versions(Bucket=bucket, Prefix="checkpoints/", MaxKeys=1)
+            told = self.client("s3").list_object_versions(Bucket=bucket, Prefix=f"{CHECKPOINTS}/", MaxKeys=1)
         except botocore.exceptions.ClientError:
             return False
         return bool(told.get("Versions") or told.get("DeleteMarkers"))
@@ -206,7 +213,7 @@ class Account:
     def left(self, cluster_id: str) -> Iterator[Left]:
         """What carries the cluster's tag and is still there."""
         ec2, region = self.client("ec2"), self.region
-        mine = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+        mine = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}]
         for machine in self.machines(cluster_id):
             yield Left(
                 what=f"machine {machine}",
@@ -246,7 +253,7 @@ class Account:
                 command = f"aws rds delete-db-instance --region {region} --skip-final-snapshot --db-instance-identifier {name}"
                 yield Left(what=f"database {name}", command=command)
         for bucket in self.client("s3").list_buckets()["Buckets"]:
-            if bucket["Name"] == f"{name}-{self.number()}-{region}":
+            if bucket["Name"] == self.bucket_name(cluster_id):
                 yield Left(what=f"bucket {bucket['Name']}", command=f"aws s3 rb --force s3://{bucket['Name']}")
         for page in self.client("secretsmanager").get_paginator("list_secrets").paginate():
             for secret in page["SecretList"]:

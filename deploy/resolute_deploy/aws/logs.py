@@ -10,8 +10,8 @@ LONGEST = 250_000
 """Characters of a line; CloudWatch takes 256 KiB of bytes with its own 26."""
 
 
-class LogStream:
-    """Lines go out in the order that they come in."""
+class CloudWatchStream:
+    """Obeys `LogStream`. Lines go out in the order that they come in."""
 
     def __init__(self, client: Any, group: str, stream: str = STREAM) -> None:
         self._client = client
@@ -23,7 +23,7 @@ class LogStream:
             pass
 
     @classmethod
-    def of_this_machine(cls, group: str) -> LogStream:
+    def of_this_machine(cls, group: str) -> CloudWatchStream:
         import boto3
 
         return cls(boto3.client("logs"), group)

@@ -1,66 +1,21 @@
-"""What a killed Terraform has made and not written down.
-
-Terraform records a resource when it is complete. One that it was making when it was killed carries the cluster's tag or name
-and is in no state: the next run would make it again, and fail on its name or leave it behind. Such orphans are incomplete and
-unused, so they are removed before Terraform runs. A bucket is taken over instead: it may be the one that an earlier `down` has
-kept with its checkpoints.
-"""
+"""What a killed Terraform has made on AWS and not written down: see `resolute_deploy.cloud.remove_orphans`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from resolute_deploy.aws.account import TAG, Account
-from resolute_deploy.terraform import Terraform
+from resolute_deploy.cloud import MARK, Known, Orphan
 
-Known = frozenset[tuple[str, str]]
-"""Type and id of each resource of a state."""
+if TYPE_CHECKING:
+    from resolute_deploy.aws.account import AwsAccount
 
-BUCKET = "module.storage.aws_s3_bucket.this"
 AGENT_TAG = "resolute:cluster"
 """Of machines that the master buys, which are never in a state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orphan:
-    """`remove` ends it, and returns when it is gone."""
-
-    what: str
-    remove: Callable[[], object]
-
-
-def remove_orphans(account: Account, terraform: Terraform, cluster_id: str, told: Callable[[str], None]) -> None:
-    """Before an apply or a destroy."""
-    terraform.wait_for_earlier_run(told)
-    known = known_resources(terraform.state())
-    for orphan in orphans(account, cluster_id, known):
-        told(f"removing {orphan.what}, which an interrupted run has left")
-        orphan.remove()
-    name = f"resolute-{cluster_id}-{account.number()}-{account.region}"
-    owned = {each["Name"] for each in account.client("s3").list_buckets()["Buckets"]}
-    if name in owned and ("aws_s3_bucket", name) not in known:
-        told(f"taking over the bucket {name}")
-        terraform.adopt(BUCKET, name)
-
-
-def known_resources(state: Mapping[str, Any]) -> Known:
-    """Of a state as `terraform show -json` has it. A database is known by its name."""
-    found: set[tuple[str, str]] = set()
-    modules = [state.get("values", {}).get("root_module", {})]
-    while modules:
-        module = modules.pop()
-        modules += module.get("child_modules", ())
-        for resource in module.get("resources", ()):
-            if resource["mode"] == "managed":
-                values = resource["values"]
-                found.add((resource["type"], str(values.get("identifier") or values.get("id"))))
-    return frozenset(found)
-
-
-def orphans(account: Account, cluster_id: str, known: Known) -> Iterator[Orphan]:
+def orphans(account: AwsAccount, cluster_id: str, known: Known) -> Iterator[Orphan]:
     """In the order in which they can be removed: what stands in another before that."""
     name = f"resolute-{cluster_id}"
     yield from _databases(account.client("rds"), name, known)
@@ -70,7 +25,7 @@ def orphans(account: Account, cluster_id: str, known: Known) -> Iterator[Orphan]
     yield from _roles(account.client("iam"), [f"{name}-{part}-{account.region}" for part in ("agent", "master")], known)
 
 
-def _machines(account: Account, cluster_id: str, known: Known) -> Iterator[Orphan]:
+def _machines(account: AwsAccount, cluster_id: str, known: Known) -> Iterator[Orphan]:
     for machine, tags in account.machines_with_tags(cluster_id):
         if AGENT_TAG not in tags and ("aws_instance", machine) not in known:
             yield Orphan(what=f"machine {machine}", remove=partial(account.end, [machine]))
@@ -90,7 +45,7 @@ def _network(ec2: Any, cluster_id: str, known: Known) -> Iterator[Orphan]:
         ),
         ("aws_vpc", "network", ec2.describe_vpcs, "Vpcs", "VpcId", _end_network),
     )
-    mine = [{"Name": f"tag:{TAG}", "Values": [cluster_id]}]
+    mine = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}]
     for kind, noun, describe, field, key, remove in kinds:
         for found in describe(Filters=mine)[field]:
             gone = str(found.get("State", "")).lower() in ("deleted", "deleting")

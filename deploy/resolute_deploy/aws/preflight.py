@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resolute.errors import InvalidInput
-from resolute_deploy.aws.account import Account, Finding
+from resolute_deploy.cloud import Finding, HourlyCost
+from resolute_deploy.cloud import hourly_cost as cost_of
 from resolute_provisioner.catalogue.shipped import shipped
+
+if TYPE_CHECKING:
+    from resolute_deploy.aws.account import AwsAccount
 
 ON_DEMAND = {
     "g": "L-DB2E81BA",
@@ -43,7 +46,7 @@ def iter_letters(instance_type: str) -> Iterator[str]:
         yield letter
 
 
-def preflight(account: Account, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
+def preflight(account: AwsAccount, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
     """Every finding at once. Raises `InvalidInput` where the account cannot be asked at all."""
     if not account.has_region():
         raise InvalidInput(f"--region {account.region}: AWS has no such region")
@@ -76,7 +79,7 @@ def preflight(account: Account, values: Mapping[str, Any], *, new: bool) -> list
     return found
 
 
-def _types_and_quota(account: Account, values: Mapping[str, Any]) -> Iterator[Finding]:
+def _types_and_quota(account: AwsAccount, values: Mapping[str, Any]) -> Iterator[Finding]:
     compute, aux = values["compute_agent_instance_type"], values["aux_agent_instance_type"]
     processors = account.processors([*compute, *aux, values["master_instance_type"]])
     for name, types in (
@@ -95,7 +98,7 @@ def _types_and_quota(account: Account, values: Mapping[str, Any]) -> Iterator[Fi
 
 
 def _quota(
-    account: Account, code: str, types: Sequence[str], processors: Mapping[str, int], machines: int
+    account: AwsAccount, code: str, types: Sequence[str], processors: Mapping[str, int], machines: int
 ) -> Iterator[Finding]:
     largest = max(types, key=lambda each: processors[each])
     needed = machines * processors[largest]
@@ -111,24 +114,12 @@ def _quota(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HourlyCost:
-    """Dollars an hour, without disks, traffic and the database where its price is not known; None where a price is not known."""
-
-    idle: float | None
-    full: float | None
-
-
 def hourly_cost(values: Mapping[str, Any], region: str) -> HourlyCost:
-    """Of machines at their prices on demand: nothing runs but the master, and every pool is full of its dearest type."""
+    """See `resolute_deploy.cloud.hourly_cost`."""
     listed = shipped("aws").prices
+    pools = [
+        [listed.get((each, region)) for each in types]
+        for types in (values["compute_agent_instance_type"], values["aux_agent_instance_type"])
+    ]
     master = listed.get((values["master_instance_type"], region))
-    kept, most = values["min_dynamic_agents"], values["max_dynamic_agents"]
-    pools = []
-    for types in (values["compute_agent_instance_type"], values["aux_agent_instance_type"]):
-        prices = [listed.get((each, region)) for each in types]
-        pools.append(None if None in prices else max(price for price in prices if price is not None))
-    if master is None or None in pools:
-        return HourlyCost(idle=master if kept == 0 else None, full=None)
-    each = sum(price for price in pools if price is not None)
-    return HourlyCost(idle=master + kept * each, full=master + most * each)
+    return cost_of(master, pools, values["min_dynamic_agents"], values["max_dynamic_agents"])

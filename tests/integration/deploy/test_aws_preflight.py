@@ -11,9 +11,10 @@ import botocore.stub
 import pytest
 
 from resolute.errors import InvalidInput
-from resolute_deploy.aws.account import Account, Finding
-from resolute_deploy.aws.lifecycle import complete
+from resolute_deploy.aws.account import AwsAccount
 from resolute_deploy.aws.preflight import hourly_cost, preflight, quota_code
+from resolute_deploy.cloud import Finding, with_defaults
+from resolute_deploy.cluster_directory import module_variables
 from resolute_provisioner.clouds.aws.fake_ec2 import IMAGE
 from support.deployed_aws import Aws, aws
 
@@ -34,29 +35,33 @@ def account_of_aws() -> Iterator[Aws]:
 
 
 @pytest.fixture
-def account(account_of_aws: Aws) -> Iterator[Account]:
+def account(account_of_aws: Aws) -> Iterator[AwsAccount]:
     before = dict(os.environ)
     os.environ.update(account_of_aws.environment())
     try:
-        yield Account(boto3.Session(region_name="us-east-1"))
+        yield AwsAccount(boto3.Session(region_name="us-east-1"))
     finally:
         os.environ.clear()
         os.environ.update(before)
 
 
-def found(account: Account, **given: Any) -> list[Finding]:
+def complete(given: dict[str, Any], account: AwsAccount) -> dict[str, Any]:
+    return with_defaults(given, module_variables("aws"), account)
+
+
+def found(account: AwsAccount, **given: Any) -> list[Finding]:
     return preflight(account, complete({**GIVEN, **given}, account), new=True)
 
 
-def fatal(account: Account, **given: Any) -> str:
+def fatal(account: AwsAccount, **given: Any) -> str:
     return "\n".join(each.text for each in found(account, **given) if each.fatal)
 
 
-def test_nothing_is_wrong_with_a_good_start(account: Account) -> None:
+def test_nothing_is_wrong_with_a_good_start(account: AwsAccount) -> None:
     assert fatal(account) == ""
 
 
-def test_a_quota_that_cannot_be_read_is_a_warning(account: Account) -> None:
+def test_a_quota_that_cannot_be_read_is_a_warning(account: AwsAccount) -> None:
     """moto has no quotas of EC2."""
     assert [each.text for each in found(account)] == [
         "the quota L-DB2E81BA of EC2 cannot be read; 5 g5.xlarge need 20 vCPUs of it",
@@ -64,7 +69,7 @@ def test_a_quota_that_cannot_be_read_is_a_warning(account: Account) -> None:
     ]
 
 
-def test_a_quota_that_is_too_small_ends_it(account: Account) -> None:
+def test_a_quota_that_is_too_small_ends_it(account: AwsAccount) -> None:
     client = account.client("service-quotas")
     with botocore.stub.Stubber(client) as quotas:
         quotas.add_response("get_service_quota", {"Quota": {"Value": 8.0}})
@@ -90,15 +95,15 @@ def test_a_quota_that_is_too_small_ends_it(account: Account) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_named_with_its_flag(account: Account, given: dict[str, Any], words: str) -> None:
+def test_what_is_not_there_is_named_with_its_flag(account: AwsAccount, given: dict[str, Any], words: str) -> None:
     assert words in fatal(account, **given)
 
 
-def test_all_findings_come_at_once(account: Account) -> None:
+def test_all_findings_come_at_once(account: AwsAccount) -> None:
     assert len(fatal(account, keypair="none", compute_image_id="ami-0000").splitlines()) == 2
 
 
-def test_a_name_that_is_taken_says_by_what(account: Account, account_of_aws: Aws) -> None:
+def test_a_name_that_is_taken_says_by_what(account: AwsAccount, account_of_aws: Aws) -> None:
     ec2 = account_of_aws.client("ec2")
     tags = [{"ResourceType": "vpc", "Tags": [{"Key": "resolute-deployment", "Value": "taken"}]}]
     network = ec2.create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=tags)["Vpc"]["VpcId"]
@@ -106,8 +111,8 @@ def test_a_name_that_is_taken_says_by_what(account: Account, account_of_aws: Aws
     assert f"there is a cluster of that name already (network {network})" in words and "--state-bucket" in words
 
 
-def test_a_region_that_does_not_exist(account: Account) -> None:
-    elsewhere = Account(boto3.Session(region_name="mars-north-1"))
+def test_a_region_that_does_not_exist(account: AwsAccount) -> None:
+    elsewhere = AwsAccount(boto3.Session(region_name="mars-north-1"))
     with pytest.raises(InvalidInput, match="--region mars-north-1: AWS has no such region"):
         preflight(elsewhere, complete(GIVEN, elsewhere), new=True)
 
@@ -115,7 +120,7 @@ def test_a_region_that_does_not_exist(account: Account) -> None:
 @pytest.mark.parametrize(
     ("code", "words"), [("ExpiredToken", "have expired"), ("InvalidClientTokenId", "does not accept the credentials")]
 )
-def test_credentials_that_do_not_open_the_account(account: Account, code: str, words: str) -> None:
+def test_credentials_that_do_not_open_the_account(account: AwsAccount, code: str, words: str) -> None:
     with botocore.stub.Stubber(account.client("sts")) as sts:
         sts.add_client_error("get_caller_identity", service_error_code=code)
         with pytest.raises(InvalidInput, match=words):
@@ -124,7 +129,7 @@ def test_credentials_that_do_not_open_the_account(account: Account, code: str, w
 
 def test_a_profile_that_is_not_there() -> None:
     with pytest.raises(InvalidInput, match=r"--profile nobody: .*list-profiles"):
-        Account.of({"profile": "nobody", "region": "us-east-1"})
+        AwsAccount.of({"profile": "nobody", "region": "us-east-1"})
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_each_family_has_its_quota(instance_type: str, spot: bool, code: str) ->
     assert quota_code(instance_type, spot=spot) == code
 
 
-def test_what_an_hour_costs_idle_and_full(account: Account) -> None:
+def test_what_an_hour_costs_idle_and_full(account: AwsAccount) -> None:
     """The master at its price; 5 of the dearest type of each pool."""
     values = complete({**GIVEN, "compute_agent_instance_type": ["g5.xlarge", "g6.xlarge"]}, account)
     cost = hourly_cost(values, "us-east-1")
@@ -150,6 +155,6 @@ def test_what_an_hour_costs_idle_and_full(account: Account) -> None:
     assert cost.full == pytest.approx(0.096 + 5 * (1.006 + 0.192))
 
 
-def test_an_unknown_price_is_unknown(account: Account) -> None:
+def test_an_unknown_price_is_unknown(account: AwsAccount) -> None:
     values = complete({**GIVEN, "compute_agent_instance_type": ["g99.xlarge"]}, account)
     assert hourly_cost(values, "us-east-1").full is None

@@ -55,7 +55,8 @@ def test_everything_that_is_shipped_is_in_the_wheel(wheel: Path) -> None:
     assert {
         "resolute_deploy/terraform/aws/variables.tf",
         "resolute_deploy/terraform/aws/root/provider.tf",
-        "resolute_deploy/terraform/aws/modules/master/boot.sh",
+        "resolute_deploy/terraform/aws/modules/master/fetch.py",
+        "resolute_deploy/terraform/shared/boot.sh",
         "resolute_deploy/systemd/resolute-master.service",
         "resolute_deploy/requirements.lock",
     } <= names

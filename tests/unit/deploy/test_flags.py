@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from resolute_deploy.cloud import deployment
 from resolute_deploy.cluster_directory import in_flags, module_variables
-from resolute_deploy.command import AWS, HIDDEN
+from resolute_deploy.command import GROUPS
 from resolute_deploy.variables import Variable, add_flags, given_values, missing
 
 VARIABLES = module_variables("aws")
+(AWS,) = (each for each in GROUPS if each.name == "aws")
 UP = next(each for each in AWS.commands if each.name == "up")
+HIDDEN = deployment("aws").hidden
 
 
 def up_parser() -> argparse.ArgumentParser:

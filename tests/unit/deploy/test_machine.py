@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 
+from resolute_deploy.aws.machine import database_password
+from resolute_deploy.cloud import CloudMachine, LogStream
 from resolute_deploy.machine import Machine, new_password
+
+NO_LOG: Mapping[str, LogStream] = {}
 
 DESIRED = {
     "wheel": "cluster/wheels/a/resolute.whl",
     "wheel_sha256": "0" * 64,
     "pip_options": "",
-    "seal_secret_arn": "seal",
-    "password_secret_arn": "password",
-    "log_group": None,
+    "seal_secret": "seal",
+    "password_secret": "password",
+    "log": None,
     "addresses": [],
     "facts": {
         "database": {
@@ -25,7 +29,7 @@ DESIRED = {
             "port": 5432,
             "name": "resolute",
             "user": "resolute",
-            "password_secret_arn": "database",
+            "password_secret": "database",
         }
     },
 }
@@ -44,6 +48,9 @@ class Bucket:
 
     def get(self, key: str) -> bytes:
         return b"not the wheel"
+
+    def found(self, name: str) -> bytes | None:
+        return self.files.get(name)
 
     def put(self, name: str, content: bytes) -> None:
         self.files[name] = content
@@ -77,7 +84,7 @@ class Service:
         self.starts: list[dict[str, str]] = []
         self.healthy = True
 
-    def start(self, environment: Mapping[str, str], log_group: str | None) -> None:
+    def start(self, environment: Mapping[str, str], log: str | None) -> None:
         self.starts.append(dict(environment))
 
     def hand_over(self) -> None:
@@ -129,12 +136,19 @@ def time() -> Time:
 
 
 def made(of: type[Machine], tmp_path: Path, bucket: Bucket, store: Secrets, service: Service, time: Time) -> Machine:
+    cloud = CloudMachine(
+        bucket=lambda _: bucket,
+        secrets=lambda: store,
+        own_addresses=lambda: ["10.0.0.7"],
+        database_password=database_password,
+        log_stream=lambda name: NO_LOG[name],
+        passed_variables=(),
+    )
     return of(
-        bucket,  # type: ignore[arg-type]
-        store,  # type: ignore[arg-type]
+        cloud,
+        "bucket",
         service,
         tmp_path,
-        own_addresses=lambda: ["10.0.0.7"],
         clock=lambda: time.now,
         sleep=time.sleep,
     )

@@ -11,6 +11,7 @@ from resolute.errors import InvalidInput
 from resolute_deploy.master_config import SHARED_FILES, checked_master_config, master_config
 
 DIRECTORY = "/var/lib/resolute-deploy"
+FILES = {"type": "nfs4", "source": "fs-0a.efs.us-east-1.amazonaws.com:/", "options": "nfsvers=4.1"}
 
 
 def facts(**changes: Any) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def facts(**changes: Any) -> dict[str, Any]:
         "port": 8443,
         "database": {
             **{"host": "db.example.org", "port": 5432, "name": "resolute", "user": "resolute", "ssl_mode": "require"},
-            "password_secret_arn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:db",
+            "password_secret": "arn:aws:secretsmanager:us-east-1:111122223333:secret:db",
         },
         "bucket": "resolute-vision-111122223333-us-east-1",
         "endpoint_url": None,
@@ -64,7 +65,7 @@ def provider(told: dict[str, Any]) -> dict[str, Any]:
         facts(),
         facts(scheduler={"type": "priority", "preemption": True}),
         facts(task_images={"cpu": "example.org/cpu:1", "cuda": "example.org/cuda:1"}),
-        facts(shared_file_system={"dns_name": "fs-0a.efs.us-east-1.amazonaws.com"}),
+        facts(shared_file_system=FILES),
         facts(endpoint_url="http://127.0.0.1:5000"),
         facts(container_runtime="process"),
         compute(spot=True),
@@ -99,7 +100,7 @@ def test_a_limit_of_the_spot_price_leaves_on_demand_to_be_had() -> None:
 
 
 def test_agents_mount_the_shared_file_system_and_tasks_see_it() -> None:
-    told = facts(shared_file_system={"dns_name": "fs-0a.efs.us-east-1.amazonaws.com"})
+    told = facts(shared_file_system=FILES)
     assert f"fs-0a.efs.us-east-1.amazonaws.com:/ {SHARED_FILES}" in provider(told)["startup_script"]
     config = master_config(told, directory=DIRECTORY, addresses=())
     mounts = config["task_container_defaults"]["bind_mounts"]

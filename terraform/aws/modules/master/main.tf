@@ -35,14 +35,14 @@ resource "aws_s3_object" "desired" {
   key          = "cluster/desired.json"
   content_type = "application/json"
   content = jsonencode({
-    wheel               = local.wheel
-    wheel_sha256        = filesha256(var.wheel)
-    pip_options         = var.pip_options
-    seal_secret_arn     = aws_secretsmanager_secret.seal.arn
-    password_secret_arn = aws_secretsmanager_secret.password.arn
-    log_group           = var.log_retention_days > 0 ? aws_cloudwatch_log_group.this[0].name : null
-    addresses           = local.addresses
-    facts               = var.facts
+    wheel           = local.wheel
+    wheel_sha256    = filesha256(var.wheel)
+    pip_options     = var.pip_options
+    seal_secret     = aws_secretsmanager_secret.seal.arn
+    password_secret = aws_secretsmanager_secret.password.arn
+    log             = var.log_retention_days > 0 ? aws_cloudwatch_log_group.this[0].name : null
+    addresses       = local.addresses
+    facts           = var.facts
   })
 
   depends_on = [aws_s3_object.wheel]
@@ -105,10 +105,13 @@ locals {
 
   user_data = join("\n", [
     "#!/bin/bash",
+    "CLOUD='aws'",
     "BUCKET='${var.bucket}'",
-    "REGION='${var.region}'",
     "PIP_OPTIONS='${var.pip_options}'",
+    "PACKAGES='boto3>=1.35'",
+    "FETCH='${file("${path.module}/fetch.py")}'",
+    "export AWS_DEFAULT_REGION='${var.region}'",
     var.endpoint_url == null ? "" : "export AWS_ENDPOINT_URL='${var.endpoint_url}'",
-    file("${path.module}/boot.sh"),
+    file("${path.module}/../../../shared/boot.sh"),
   ])
 }

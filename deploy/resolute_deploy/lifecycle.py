@@ -1,4 +1,4 @@
-"""`up`, `down`, `list` and `status` of a cluster on AWS, in terms of Terraform, the account and the cluster's bucket."""
+"""`up`, `down`, `list` and `status` of a cluster on a cloud, in terms of Terraform, the account and the cluster's bucket."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput, ResoluteError
-from resolute_deploy.aws.account import Account, Left
-from resolute_deploy.aws.bucket import ClusterBucket, SecretStore
-from resolute_deploy.aws.orphans import remove_orphans
-from resolute_deploy.cluster_directory import ClusterDirectory, StateBucket, module_variables
+from resolute_deploy.cloud import FOLDER, Account, Deployment, Left, Told, remove_orphans
+from resolute_deploy.cluster_directory import ClusterDirectory
 from resolute_deploy.terraform import Step, Terraform
 
 READY_S = 1200.0
 """How long `up` waits for the master's machine: its packages come from the internet."""
 POLL_S = 3.0
-
-Told = Callable[[str], None]
 
 
 class DeployFailed(ResoluteError):
@@ -37,34 +33,30 @@ class Deployed:
     stages: tuple[Mapping[str, Any], ...]
 
 
-def complete(values: Mapping[str, Any], account: Account) -> dict[str, Any]:
-    """With the defaults of the module, and the region that the account's configuration has."""
-    defaults = {each.name: each.default for each in module_variables("aws") if not each.required}
-    return {**defaults, **values, "region": account.region}
-
-
-def emulated(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Variables for an emulator of AWS, where the environment names one."""
-    url = environ.get("AWS_ENDPOINT_URL", "")
-    return {"endpoint_url": url} if url else {}
-
-
 def prepared(
-    cluster: ClusterDirectory, values: Mapping[str, Any], environ: Mapping[str, str], state_bucket: StateBucket | None
+    cloud: Deployment,
+    cluster: ClusterDirectory,
+    values: Mapping[str, Any],
+    environ: Mapping[str, str],
+    backend: Mapping[str, Any] | None,
 ) -> Terraform:
-    backend = state_bucket.backend(cluster.cluster_id) if state_bucket else None
-    terraform = cluster.prepare({**values, **emulated(environ)}, environ, backend)
-    if state_bucket is not None and terraform.version < (1, 10) and terraform.program.name == "terraform":
-        raise InvalidInput(f"--state-bucket needs Terraform 1.10 or newer for its lock; {terraform.program} is older")
+    """`backend` is that of a state in a bucket; None keeps the state on this machine."""
+    terraform = cluster.prepare({**values, **cloud.emulated(environ)}, environ, backend)
+    oldest = cloud.oldest_for_bucket
+    if backend is not None and terraform.version < oldest and terraform.program.name == "terraform":
+        raise InvalidInput(
+            f"--state-bucket needs Terraform {'.'.join(map(str, oldest))} or newer for its lock; "
+            f"{terraform.program} is older"
+        )
     terraform.init()
     return terraform
 
 
 def wait_until_ready(
-    account: Account, outputs: Mapping[str, Any], told: Told, *, limit_s: float = READY_S
+    account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], told: Told, *, limit_s: float = READY_S
 ) -> tuple[Mapping[str, Any], ...]:
     """Follows the status that the master's machine writes, until the master serves what is desired now."""
-    bucket = ClusterBucket(account.client("s3"), outputs["bucket"])
+    bucket = account.bucket(outputs["bucket"])
     desired, _ = bucket.desired()
     end, last = time.monotonic() + limit_s, ""
     while time.monotonic() < end:
@@ -83,8 +75,8 @@ def wait_until_ready(
     raise DeployFailed(
         f"the master does not serve after {limit_s / 60:.0f} min ({last}). "
         "The cluster is up and costs money; look at its machine with "
-        f"`aws ec2 get-console-output --latest --region {account.region} --instance-id {outputs['master_instance_id']}`, "
-        "and run `det deploy aws up` or `down` again"
+        f"`{account.console_command(outputs['master_instance_id'])}`, "
+        f"and run `det deploy {cluster.cloud} up` or `down` again"
     )
 
 
@@ -92,10 +84,10 @@ def deployed(
     account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], stages: tuple[Mapping[str, Any], ...]
 ) -> Deployed:
     """What a person needs to log in."""
-    authority = ClusterBucket(account.client("s3"), outputs["bucket"]).found("ca.pem")
+    authority = account.bucket(outputs["bucket"]).found("ca.pem")
     if authority is not None:
         cluster.authority.write_bytes(authority)
-    password = SecretStore(account.client("secretsmanager")).value(outputs["password_secret_arn"])
+    password = account.secrets().value(outputs["password_secret"])
     return Deployed(master_url=outputs["master_url"], authority=cluster.authority, password=password, stages=stages)
 
 
@@ -103,6 +95,7 @@ def deployed(
 
 
 def take_down(
+    cloud: Deployment,
     account: Account,
     cluster: ClusterDirectory,
     terraform: Terraform,
@@ -115,7 +108,7 @@ def take_down(
 
     Gives what is still there: nothing, or a bucket that was to be kept.
     """
-    remove_orphans(account, terraform, cluster.cluster_id, told)
+    remove_orphans(account, terraform, cloud.bucket_resource, cluster.cluster_id, told)
     outputs = terraform.outputs()
     master = outputs.get("master_instance_id", "")
     # The master first: it would replace the machines that are ended.
@@ -123,13 +116,13 @@ def take_down(
     account.end([master] if master in account.machines(cluster.cluster_id) else [])
     strays = account.machines(cluster.cluster_id)
     told(f"ending {len(strays)} more machines of the cluster")
-    account.cancel_spot_requests(cluster.cluster_id)
+    account.cancel_requests(cluster.cluster_id)
     account.end(strays)
     bucket = outputs.get("bucket", "")
     kept = bool(bucket) and not delete_checkpoints and account.holds_checkpoints(bucket)
     if bucket:
-        account.empty(bucket, "" if not kept else "cluster/")
+        account.empty(bucket, "" if not kept else f"{FOLDER}/")
     if kept:
-        terraform.forget([each for each in terraform.resources() if each.startswith("module.storage.aws_s3_bucket.")])
+        terraform.forget([each for each in terraform.resources() if each == cloud.bucket_resource])
     terraform.destroy(step)
     return list(account.left(cluster.cluster_id))

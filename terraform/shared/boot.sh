@@ -1,6 +1,8 @@
 # Brings the cluster's wheel onto this machine and hands over to it. Runs at every boot; what is there already is left alone.
+# The lines before this file set CLOUD, BUCKET, PACKAGES (what pip installs to speak to the cloud), FETCH (a Python function that reads
+# an object of the bucket) and PIP_OPTIONS.
 set -uo pipefail
-export HOME=/root DEBIAN_FRONTEND=noninteractive AWS_DEFAULT_REGION="$REGION"
+export HOME=/root DEBIAN_FRONTEND=noninteractive
 DIR=/var/lib/resolute-deploy
 mkdir -p "$DIR"
 exec >>"$DIR/boot.log" 2>&1
@@ -23,19 +25,18 @@ packages() { python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -q &&
 
 python() {
   [ -x "$DIR/venv/bin/python" ] || python3 -m venv "$DIR/venv" || return
-  "$DIR/venv/bin/python" -c 'import boto3' 2>/dev/null || "$DIR/venv/bin/pip" install -q $PIP_OPTIONS 'boto3>=1.35'
+  [ -e "$DIR/venv/complete" ] || "$DIR/venv/bin/pip" install -q $PIP_OPTIONS $PACKAGES || return
+  touch "$DIR/venv/complete"
 }
 
 wheel() {
-  "$DIR/venv/bin/python" - "$BUCKET" "$DIR" <<'PYTHON'
+  { echo "$FETCH" && cat; } <<'PYTHON' | "$DIR/venv/bin/python" - "$BUCKET" "$DIR"
 import hashlib, json, pathlib, subprocess, sys
-import boto3
 
 bucket, directory = sys.argv[1], pathlib.Path(sys.argv[2])
-s3 = boto3.client("s3")
-desired = json.load(s3.get_object(Bucket=bucket, Key="cluster/desired.json")["Body"])
+desired = json.loads(fetch(bucket, "cluster/desired.json"))
 file = directory / pathlib.PurePosixPath(desired["wheel"]).name
-content = s3.get_object(Bucket=bucket, Key=desired["wheel"])["Body"].read()
+content = fetch(bucket, desired["wheel"])
 if hashlib.sha256(content).hexdigest() != desired["wheel_sha256"]:
     sys.exit(f"{desired['wheel']} is not the wheel that was uploaded")
 file.write_bytes(content)
@@ -48,4 +49,4 @@ stage packages packages
 stage python python
 [ -e "$DIR/handed-over" ] || stage wheel wheel
 touch "$DIR/handed-over"
-exec "$DIR/venv/bin/python" -m resolute_deploy.machine --bucket "$BUCKET" --directory "$DIR"
+exec "$DIR/venv/bin/python" -m resolute_deploy.machine --cloud "$CLOUD" --bucket "$BUCKET" --directory "$DIR"
