@@ -14,7 +14,7 @@ from rich.console import Console
 
 from support.booted_machines import can_boot
 from support.deploy_story import Story, deploy_story
-from support.deployed_aws import deploy_world
+from support.deployed_aws import aws_world
 from support.postgres import find_programs
 from support.terraform import terraform_runs
 
@@ -47,7 +47,7 @@ def main() -> int:
         return 1
     with (
         tempfile.TemporaryDirectory(prefix="resolute-demo-cloud-") as directory,
-        deploy_world(Path(directory)) as world,
+        aws_world(Path(directory)) as world,
     ):
         console.print(f"An AWS account answers at {world.account.url}")
         try:

@@ -33,6 +33,20 @@ module "resolute" {
 
 [examples](examples) has more. `det deploy aws up` does the same and looks first: [docs/deploy.md](../../docs/deploy.md).
 """,
+    "gcp": """```hcl
+module "resolute" {
+  source = "./terraform/gcp"
+
+  cluster_id   = "vision"
+  project_id   = "vision-123456"
+  inbound_cidr = ["203.0.113.0/24"]
+  wheel        = "resolute_ml-0.1.0-py3-none-any.whl"
+}
+```
+
+[examples](examples) has more. `det deploy gcp up` does the same and looks first: [docs/deploy.md](../../docs/deploy.md), which
+also names the interfaces that the project needs.
+""",
 }
 
 

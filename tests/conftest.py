@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "azurite": (lambda: azurite() is not None, "npm install --no-save --prefix . azurite@3 (needs node)"),
     "chromium": (lambda: shutil.which("chromium") is not None, "apt-get install chromium"),
+    "terraform program": (lambda: shutil.which("terraform") is not None, "install terraform"),
     "terraform": (
         terraform_runs,
         "install terraform, and mirror the AWS provider: RESOLUTE_TERRAFORM_MIRROR names the directory",

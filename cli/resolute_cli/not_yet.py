@@ -28,10 +28,7 @@ NOT_YET: Mapping[str, tuple[str, ...]] = {
         "token",
         "user-group",
     ),
-    "det deploy": (
-        "gcp",
-        "gke-experimental",
-    ),
+    "det deploy": ("gke-experimental",),
     "det experiment": ("continue",),
     "det master": ("cluster-message",),
     "det project": (
@@ -64,7 +61,6 @@ NOT_YET: Mapping[str, tuple[str, ...]] = {
 }
 
 INSTEAD: Mapping[str, str] = {
-    "det deploy gcp": "describe the cloud in a pool of the master's configuration: docs/production.md",
     "det dev": "call the REST API with any client, as docs/your-own-model.md shows with curl",
     "det token": "log in with `det user login`",
 }

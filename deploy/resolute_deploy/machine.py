@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import secrets
-import string
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 
 from resolute_deploy.cloud import CloudMachine, ClusterBucket, SecretStore, cloud_machine
 from resolute_deploy.machine_service import MasterService, service_of_this_machine
+from resolute_deploy.passwords import new_password
 
 EVERY_S = 15.0
 SECRETS_EVERY_S = 60.0
@@ -218,19 +218,6 @@ def _write_secret(file: Path, text: str, owner: str | None) -> None:
     if owner is not None:
         subprocess.run(["chown", f"{owner}:", str(fresh)], check=True)
     fresh.replace(file)
-
-
-def new_password() -> str:
-    """20 letters and digits, of each kind that the master's rule asks for."""
-    letters = string.ascii_letters + string.digits
-    while True:
-        password = "".join(secrets.choice(letters) for _ in range(20))
-        if (
-            any(c.isupper() for c in password)
-            and any(c.islower() for c in password)
-            and any(c.isdigit() for c in password)
-        ):
-            return password
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

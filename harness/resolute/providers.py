@@ -47,6 +47,7 @@ PROVIDERS: Mapping[str, Registration] = {
     "gcp": Registration(
         package="resolute_provisioner.clouds.gcp",
         notice_source="gce",
+        deployment=Deployable(package="resolute_deploy.gcp", title="Google Cloud"),
     ),
     "local": Registration(package="resolute_provisioner.clouds.local"),
     "command": Registration(package="resolute_provisioner.clouds.command"),

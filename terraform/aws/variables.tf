@@ -107,6 +107,11 @@ variable "master_image_id" {
   type        = string
   default     = null
   description = "Machine image of the master, with Python 3.11 or newer and systemd. None takes the newest Ubuntu 24.04 of its vendor."
+
+  validation {
+    condition     = var.master_image_id == null || can(regex("^ami-[0-9a-f]+$", var.master_image_id))
+    error_message = "The master_image_id must look like ami-0abc."
+  }
 }
 
 variable "master_disk_size" {

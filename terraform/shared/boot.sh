@@ -7,10 +7,10 @@ DIR=/var/lib/resolute-deploy
 mkdir -p "$DIR"
 exec >>"$DIR/boot.log" 2>&1
 
-stage() { # name, command...: three tries, each with its seconds in boot.stages
+stage() { # name, command...: tried for a quarter of an hour, in which new rights come into force; its seconds are in boot.stages
   local name=$1 started=$SECONDS
   shift
-  for pause in 2 10 0; do
+  for pause in 2 10 30 60 120 180 240 240 0; do
     if "$@"; then
       echo "$name $((SECONDS - started))" >>"$DIR/boot.stages"
       return

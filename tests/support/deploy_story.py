@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.deployed_aws import DeployWorld
+from support.deployed import DeployWorld
 from support.det import Det
 from support.live import until
 
@@ -51,12 +51,12 @@ def silent(text: str) -> None:
 
 def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> Story:
     """Raises `AssertionError` where a command fails."""
-    say("det deploy aws up: Terraform makes the cluster, and its master's machine boots")
+    say(f"det deploy {world.cloud} up: Terraform makes the cluster, and its master's machine boots")
     made = made_by(world)
     took = ", ".join(f"{each['stage']} {each['seconds']:.0f} s" for each in made["stages"])
     say(f"  it serves; on the machine: {took}")
     status = json.loads(world.deploy("status", "--cluster-id", "vision", "--json"))
-    (master,) = [each for name, each in world.bridge.machines.items() if name == status["machine"]]
+    master = world.master(status["machine"])
     det = Det(world.directory / "person", master=f"https://{master.address}:8443")
     certificate = Path(made["certificate"]).read_text()
     variables = {"DET_MASTER_CERT_FILE": made["certificate"], "DET_USER": "determined", "DET_PASS": made["password"]}
@@ -68,12 +68,12 @@ def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> S
     say("det experiment create: the master buys a machine, trains on it and saves to the bucket")
     det.run("experiment", "create", str(code / "first.yaml"), str(code), "-f", within_s=300)
     (experiment,) = json.loads(det("experiment", "describe", "1", "--json"))
-    bucket = world.account.client("s3").list_objects_v2(Bucket=status["bucket"], Prefix="checkpoints/")
-    say("det deploy aws up, once more: nothing is to be changed")
+    objects = world.checkpoints(status["bucket"])
+    say(f"det deploy {world.cloud} up, once more: nothing is to be changed")
     again = world.deploy("up", "--cluster-id", "vision", "--dry-run")
     say("waiting for the pool to shrink to nothing")
     until("the pool has shrunk to nothing", lambda: len(world.bridge.living()) == 1, within_s=120)
-    say("det deploy aws down")
+    say(f"det deploy {world.cloud} down")
     down = world.deploy("down", "--cluster-id", "vision", "--delete-checkpoints", "--yes")
     return Story(
         world=world,
@@ -82,9 +82,9 @@ def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> S
         status=status,
         again=again,
         experiment=experiment,
-        objects=[each["Key"] for each in bucket.get("Contents", ())],
+        objects=objects,
         down=down,
-        left=remaining(world),
+        left=world.remaining(),
     )
 
 
@@ -92,22 +92,3 @@ def made_by(world: DeployWorld) -> dict[str, Any]:
     text = world.deploy("up", *world.flags, "--json")
     made: dict[str, Any] = json.loads(text[text.index("{\n") : text.rindex("}") + 1])
     return made
-
-
-def remaining(world: DeployWorld) -> list[str]:
-    """By name, whatever its tags say: all that the account holds and did not hold before."""
-    client = world.account.client
-    alive = [
-        each["InstanceId"]
-        for group in client("ec2").describe_instances()["Reservations"]
-        for each in group["Instances"]
-        if each["State"]["Name"] != "terminated"
-    ]
-    networks = [each["VpcId"] for each in client("ec2").describe_vpcs()["Vpcs"] if not each["IsDefault"]]
-    buckets = [each["Name"] for each in client("s3").list_buckets()["Buckets"]]
-    secrets = [
-        each["Name"] for each in client("secretsmanager").list_secrets()["SecretList"] if each["Name"] != "database"
-    ]
-    roles = [each["RoleName"] for each in client("iam").list_roles()["Roles"]]
-    addresses = [each["PublicIp"] for each in client("ec2").describe_addresses()["Addresses"]]
-    return alive + networks + buckets + secrets + roles + addresses

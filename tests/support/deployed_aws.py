@@ -6,9 +6,6 @@ import base64
 import json
 import logging
 import os
-import subprocess
-import sys
-import tempfile
 import urllib.request
 from collections.abc import Iterator, Set
 from contextlib import ExitStack, contextmanager
@@ -23,12 +20,12 @@ from moto.server import ThreadedMotoServer
 from resolute_provisioner.clouds.aws.fake_ec2 import CREDENTIALS, IMAGE, REGION
 from support.booted_machines import BootedMachine, Network
 from support.cloud_bridge import CloudBridge
+from support.deployed import database_of_cluster, det_deploy, wheelhouse
 from support.det import Det
-from support.postgres import PASSWORD, USER, PostgresServer
+from support.postgres import PASSWORD, USER
 from support.terraform import terraform_environment
 
 ROLE = "role"
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -116,47 +113,50 @@ class AwsBridge(CloudBridge):
 
 
 @dataclass
-class DeployWorld:
-    """An account, its network of machines, and a database that stands for the one of the account."""
+class AwsWorld:
+    """Obeys `DeployWorld`."""
 
     account: Aws
     bridge: AwsBridge
     directory: Path
     flags: tuple[str, ...]
+    cloud: str = "aws"
 
-    def deploy(self, *arguments: str, code: int = 0) -> str:
-        """Runs `det deploy aws ...` as a person with the account's credentials."""
-        det = Det(self.directory / "home")
+    def deploy(self, *arguments: str) -> str:
         variables = {**self.account.environment(), **terraform_environment(self.directory)}
-        ran = det.run("deploy", "aws", *arguments, variables=variables, within_s=900)
-        assert ran.returncode == code, (
-            f"det deploy aws {' '.join(arguments)}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
-        )
-        return ran.stdout + ran.stderr
+        return det_deploy(self.cloud, Det(self.directory / "home"), *arguments, variables=variables)
 
+    def master(self, machine: str) -> BootedMachine:
+        return self.bridge.machines[machine]
 
-def wheelhouse(directory: Path) -> Path:
-    """What the master's machine installs, downloaded where there is a network."""
-    command = [sys.executable, "-m", "pip", "download", "-qqq", "--only-binary", ":all:", "--require-hashes"]
-    subprocess.run([*command, "-r", str(CHECKOUT / "requirements" / "master.lock"), "-d", str(directory)], check=True)
-    return directory
+    def checkpoints(self, bucket: str) -> list[str]:
+        told = self.account.client("s3").list_objects_v2(Bucket=bucket, Prefix="checkpoints/")
+        return [each["Key"] for each in told.get("Contents", ())]
+
+    def remaining(self) -> list[str]:
+        client = self.account.client
+        alive = [
+            each["InstanceId"]
+            for group in client("ec2").describe_instances()["Reservations"]
+            for each in group["Instances"]
+            if each["State"]["Name"] != "terminated"
+        ]
+        networks = [each["VpcId"] for each in client("ec2").describe_vpcs()["Vpcs"] if not each["IsDefault"]]
+        buckets = [each["Name"] for each in client("s3").list_buckets()["Buckets"]]
+        secrets = [
+            each["Name"] for each in client("secretsmanager").list_secrets()["SecretList"] if each["Name"] != "database"
+        ]
+        roles = [each["RoleName"] for each in client("iam").list_roles()["Roles"]]
+        addresses = [each["PublicIp"] for each in client("ec2").describe_addresses()["Addresses"]]
+        return alive + networks + buckets + secrets + roles + addresses
 
 
 @contextmanager
-def deploy_world(directory: Path) -> Iterator[DeployWorld]:
+def aws_world(directory: Path) -> Iterator[AwsWorld]:
     with ExitStack() as stack:
         network = stack.enter_context(Network().up())
         account = stack.enter_context(aws(network.host))
-        # Where the account `postgres` may read: the directories of tests are closed.
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="resolute-deploy-")))
-        place.chmod(0o755)
-        server = PostgresServer(place / "postgres", settings={"listen_addresses": network.host})
-        server.host = network.host
-        with (place / "postgres" / "data" / "pg_hba.conf").open("a") as rules:
-            rules.write(f"host all {USER} 10.0.0.0/8 scram-sha-256\n")
-        server.start()
-        stack.callback(server.stop)
-        database = server.new_database()
+        database = stack.enter_context(database_of_cluster(network))
         secret = account.secret("database", {"username": USER, "password": PASSWORD})
         bridge = stack.enter_context(AwsBridge(account, directory / "machines", network).watching())
         flags = (
@@ -165,8 +165,7 @@ def deploy_world(directory: Path) -> Iterator[DeployWorld]:
             *("--compute-agent-instance-type", "m5.large", "--aux-agent-instance-type", "m5.large"),
             *("--no-bucket-tls-only", "--no-bucket-lifecycle", "--max-idle-agent-period", "5s"),
             *("--container-runtime", "process"),
-            *("--existing-database", f"host={server.host}", f"port={server.port}", f"name={database}", f"user={USER}"),
-            *("ssl_mode=disable", f"password_secret_arn={secret}"),
+            *("--existing-database", *database, f"password_secret_arn={secret}"),
             *("--pip-options", f"--no-index --find-links={wheelhouse(directory / 'wheels')}"),
         )
-        yield DeployWorld(account=account, bridge=bridge, directory=directory, flags=flags)
+        yield AwsWorld(account=account, bridge=bridge, directory=directory, flags=flags)

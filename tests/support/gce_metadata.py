@@ -71,7 +71,7 @@ def _handler(metadata: FakeMetadata) -> type[BaseHTTPRequestHandler]:
             try:
                 self.send_response(status)
                 self.send_header("Metadata-Flavor", "Google")
-                self.send_header("Content-Type", "application/text")
+                self.send_header("Content-Type", "application/json" if text.startswith("{") else "application/text")
                 self.send_header("ETag", etag(text))
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -66,15 +66,15 @@ def moto_bucket(address: str, bucket: str) -> ObjectStore:
 
 
 @contextmanager
-def google_store(bucket: str = "checkpoints") -> Iterator[ObjectStore]:
+def google_store(bucket: str = "checkpoints", address: str = "127.0.0.1") -> Iterator[ObjectStore]:
     """Google Cloud Storage, by gcp-storage-emulator."""
-    port = free_port()
+    port = free_port(address)
     command = [
-        sys.executable, "-m", "gcp_storage_emulator", "start", "--host", "127.0.0.1", "--port", str(port), "--in-memory",
+        sys.executable, "-m", "gcp_storage_emulator", "start", "--host", address, "--port", str(port), "--in-memory",
         "--default-bucket", bucket,
     ]  # fmt: skip
-    with _running(command, port):
-        environ = {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}"}
+    with _running(command, port, address):
+        environ = {"STORAGE_EMULATOR_HOST": f"http://{address}:{port}"}
         config = {"type": "gcs", "bucket": bucket, "prefix": "some/where"}
         yield ObjectStore(config=config, environ=environ, address=environ["STORAGE_EMULATOR_HOST"])
 
@@ -132,11 +132,11 @@ def a_place(store: ObjectStore, name: str) -> ObjectStore:
 
 
 @contextmanager
-def _running(command: list[str], port: int) -> Iterator[None]:
+def _running(command: list[str], port: int, address: str = "127.0.0.1") -> Iterator[None]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + STARTED_WITHIN_S
-        while not _answers(port):
+        while not _answers(port, address):
             assert process.poll() is None and time.monotonic() < end, f"{command[0]} does not start"
             time.sleep(0.1)
         yield
@@ -145,13 +145,13 @@ def _running(command: list[str], port: int) -> Iterator[None]:
         process.wait()
 
 
-def free_port() -> int:
+def free_port(address: str = "127.0.0.1") -> int:
     """A port that nothing listens on."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((address, 0))
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int) -> bool:
+def _answers(port: int, address: str) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0

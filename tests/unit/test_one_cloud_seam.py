@@ -28,6 +28,7 @@ OWN_PACKAGES = (
 
 OTHER_MEANINGS = {
     ("harness/resolute/testing/scripted_trial.py", "command"),
+    ("cli/resolute_cli/local_plan.py", "command"),
     ("deploy/resolute_deploy/cluster_directory.py", "local"),  # a backend of Terraform
 }
 """(file, word) where the word means something else than a provider."""

@@ -52,13 +52,13 @@ class SecretsManager:
 
         return cls(boto3.client("secretsmanager"))
 
-    def value(self, arn: str) -> str:
-        text: str = self._client.get_secret_value(SecretId=arn)["SecretString"]
+    def value(self, secret: str) -> str:
+        text: str = self._client.get_secret_value(SecretId=secret)["SecretString"]
         return text
 
-    def value_or_new(self, arn: str, make: Callable[[], str]) -> str:
+    def value_or_new(self, secret: str, make: Callable[[], str]) -> str:
         try:
-            return self.value(arn)
+            return self.value(secret)
         except self._client.exceptions.ResourceNotFoundException:
-            self._client.put_secret_value(SecretId=arn, SecretString=make())
-            return self.value(arn)
+            self._client.put_secret_value(SecretId=secret, SecretString=make())
+            return self.value(secret)

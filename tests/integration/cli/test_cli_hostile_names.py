@@ -68,7 +68,11 @@ SHOWING: dict[str, tuple[str, ...]] = {
 CHANGING = {
     *(f"agent {verb}" for verb in ("enable", "disable", "forget", "join-token")),
     *(f"checkpoint {verb}" for verb in ("download", "delete", "rm", "verify")),
-    *(f"deploy aws {verb}" for verb in ("up", "down", "list", "status", "dump-master-config-template")),
+    *(
+        f"deploy {cloud} {verb}"
+        for cloud in ("aws", "gcp")
+        for verb in ("up", "down", "list", "status", "dump-master-config-template")
+    ),
     *(f"deploy local {verb}" for verb in ("cluster-up", "cluster-down", "master-up", "master-down", "logs")),
     *(f"deploy local {verb}" for verb in ("agent-up", "agent-down")),
     *(f"experiment {verb}" for verb in ("create", "activate", "pause", "cancel", "kill", "archive", "unarchive")),

@@ -82,6 +82,12 @@ def problem(text: str, root: argparse.ArgumentParser) -> str | None:
             said = place > 0 and word in PROSE
             return None if said else f"`det {' '.join(words[: place + 1])}` does not exist"
         parser = below[word]
+    put_in = re.match(r" *(X|\{[^}]*\})(?= )", found.group(3))
+    if put_in is not None and children(parser):
+        # A noun is put in, such as a cloud: one of the words that may stand there must fit.
+        rest = found.group(3)[put_in.end() :]
+        tried = [problem(f"det {' '.join(words)} {each}{rest}", root) for each in children(parser)]
+        return None if None in tried else tried[0]
     flags = {flag for action in parser._actions for flag in action.option_strings}
     used = FLAG.findall(found.group(3))
     unknown = [flag for flag in used if flag not in flags | {"-m", "-u"}]

@@ -73,7 +73,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
     ),
     "workspace": ("create", "edit", "list", "list-pools", "list-projects", "ls", "set-budget"),
     "budget": ("list", "ls"),
-    "deploy": ("aws", "local"),
+    "deploy": ("aws", "gcp", "local"),
 }
 
 SHORT = {

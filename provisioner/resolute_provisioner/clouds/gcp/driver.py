@@ -27,6 +27,8 @@ from resolute_provisioner.model import Market, Offer
 
 UNNAMED_OWNER = "determined-ai-determined"
 """The original's value of the owner label outside of Google Cloud. Nothing here looks for it."""
+ENDPOINT_VARIABLE = "GOOGLE_ENDPOINT_URL"
+"""Of the master's environment: the address of an emulator of Compute Engine."""
 DERIVED_PREFIX = 30
 """Length of the prefix of the master's own name in machines' names."""
 
@@ -97,7 +99,8 @@ class GcpDriver(BootedDriver[GcpProvider]):
         return {region_of(zone) or zone: zone for zone in sorted(zones_of(provider)) if zone}
 
     def open(self, pool: ResourcePool, provider: GcpProvider, place: CloudPlace) -> Cloud:
-        return gcp_cloud(pool, provider, place.wheel(), place.clock, place.certificate)
+        endpoint = place.environ.get(ENDPOINT_VARIABLE, "")
+        return gcp_cloud(pool, provider, place.wheel(), place.clock, place.certificate, endpoint=endpoint)
 
     def shown(self, provider: GcpProvider, offers: Sequence[Offer]) -> dict[str, Any]:
         return {

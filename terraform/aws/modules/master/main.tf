@@ -87,6 +87,9 @@ resource "aws_instance" "this" {
 
   tags = merge(var.tags, { Name = "${var.name}-master" })
 
+  # What it boots into: the database takes minutes, and a machine that boots before it would find nothing to install.
+  depends_on = [aws_s3_object.desired]
+
   lifecycle {
     # A newer image is for the next machine, and never a reason to replace this one.
     ignore_changes = [ami]

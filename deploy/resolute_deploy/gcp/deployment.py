@@ -1,0 +1,40 @@
+"""Google Cloud, as `det deploy` sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from resolute_deploy.cloud import Deployment
+from resolute_deploy.gcp.account import GoogleAccount
+from resolute_deploy.gcp.machine import MACHINE
+from resolute_deploy.gcp.preflight import hourly_cost
+
+
+def emulated(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """What the master's machine and the tasks are told of an emulator."""
+    named = {name: environ[name] for name in MACHINE.passed_variables if environ.get(name)}
+    return {"environment": named} if named else {}
+
+
+def backend(bucket: str, region: str, cluster_id: str) -> Mapping[str, Any]:
+    """The lock is a part of it."""
+    return {"gcs": {"bucket": bucket, "prefix": f"resolute/{cluster_id}"}}
+
+
+DEPLOYMENT = Deployment(
+    account=GoogleAccount.of,
+    hourly_cost=hourly_cost,
+    emulated=emulated,
+    backend=backend,
+    hidden=frozenset({"environment"}),
+    bucket_resource="module.storage.google_storage_bucket.this",
+    slow={
+        "google_sql_database_instance": "10 to 15 minutes",
+        "google_service_networking_connection": "1 minute",
+        "google_filestore_instance": "5 minutes",
+        "google_compute_network": "1 minute",
+    },
+    listed={"Project": "project_id", "Region": "region"},
+    aliases={"--state-path": "--local-state-path", "--state-bucket": "--tf-state-gcs-bucket-name"},
+)

@@ -1,0 +1,154 @@
+"""What can be known to be wrong before anything is made, and what the cluster will cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from resolute_deploy.cloud import Finding, HourlyCost
+from resolute_deploy.cloud import hourly_cost as cost_of
+from resolute_deploy.gcp.api import GoogleApi, GoogleError
+from resolute_deploy.gcp.resources import Place, region_of_quota
+from resolute_provisioner.catalogue import Catalogue, Shape, shipped
+from resolute_provisioner.clouds.gcp.catalogue import machine_family, shape_of, takes_accelerators
+
+METRICS = {
+    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
+    "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
+    "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
+    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
+    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+    "nvidia-l4": "NVIDIA_L4_GPUS",
+}
+"""Quotas of a region by GPU; those of the newer ones are not among the quotas that Compute Engine tells of a region."""
+OWN_CPU_METRIC = frozenset({"a2", "c2", "c2d", "c3", "e2", "m1", "m2", "n2", "n2d", "t2d"})
+"""Families with a quota of their own; e2 shares that of n1."""
+
+
+def preflight(api: GoogleApi, place: Place, values: Mapping[str, Any], taken: Sequence[str]) -> list[Finding]:
+    """Every finding at once. `taken` is what is there already under the name of a new cluster."""
+    region = _asked(api, f"compute/v1/projects/{place.project}/regions/{place.region}")
+    if region is None:
+        return [Finding(text=f"--region {place.region}: Google Cloud has no such region for this project")]
+    found: list[Finding] = []
+    zone = values["zone"] or f"{place.region}-b"
+    zones = {last.rsplit("/", 1)[-1] for last in region.get("zones", ())}
+    for flag, name in (("--zone", zone), *(("--zones", each) for each in values["zones"])):
+        if name not in zones:
+            found.append(Finding(text=f"{flag} {name}: {place.region} has the zones {', '.join(sorted(zones))}"))
+    for name in ("master_image", "compute_image", "aux_image"):
+        if _image(api, values[name]) is None:
+            flag = "--" + name.replace("_", "-")
+            found.append(Finding(text=f"{flag} {values[name]}: there is no such image that this account may use"))
+    if taken:
+        found.append(
+            Finding(
+                text=f"--cluster-id {values['cluster_id']}: there is a cluster of that name already "
+                f"({', '.join(taken[:3])}{', ...' if len(taken) > 3 else ''}), and its state is not here; "
+                "give the --state-path or --state-bucket that it was made with, or take another name"
+            )
+        )
+    return [*found, *_types(api, place, values, zone), *_quotas(region, place, values)]
+
+
+def _asked(api: GoogleApi, path: str) -> dict[str, Any] | None:
+    """None where it is not there, or not for this account."""
+    try:
+        return api.get("compute", path)
+    except GoogleError as error:
+        if error.status in (400, 403, 404):
+            return None
+        raise
+
+
+def _image(api: GoogleApi, name: str) -> dict[str, Any] | None:
+    """A family is asked for its newest image."""
+    return _asked(api, f"compute/v1/{name}")
+
+
+def _types(api: GoogleApi, place: Place, values: Mapping[str, Any], zone: str) -> Iterator[Finding]:
+    """The master's type must be in its zone; those of agents may be in any of the region's, which the master finds out."""
+    for flag, types in (
+        ("--master-instance-type", [values["master_instance_type"]]),
+        ("--compute-agent-instance-type", values["compute_agent_instance_type"]),
+        ("--aux-agent-instance-type", values["aux_agent_instance_type"]),
+    ):
+        for each in types:
+            wanted = f'name = "{each}"'
+            path = f"compute/v1/projects/{place.project}/aggregated/machineTypes"
+            where = {
+                scope.rsplit("/", 1)[-1]
+                for page in api.pages("compute", path, filter=wanted)
+                for scope, listed in page.get("items", {}).items()
+                if listed.get("machineTypes")
+            }
+            if not any(name.startswith(f"{place.region}-") for name in where):
+                yield Finding(text=f"{flag} {each}: {place.region} has no such machine type")
+            elif flag == "--master-instance-type" and zone not in where:
+                yield Finding(text=f"{flag} {each}: {zone} has no such machine type; give another --zone")
+
+
+def _quotas(region: Mapping[str, Any], place: Place, values: Mapping[str, Any]) -> Iterator[Finding]:
+    catalogue, most = shipped("gcp"), int(values["max_dynamic_agents"])
+    asked: dict[str, tuple[int, str]] = {}
+    for types, spot in (
+        (values["compute_agent_instance_type"], bool(values["preemptible"])),
+        (values["aux_agent_instance_type"], False),
+    ):
+        for each in types:
+            for metric, needed in _needs(catalogue, each, values, most, spot=spot):
+                asked[metric] = max(asked.get(metric, (0, "")), (needed, each))
+    for metric, (needed, machine_type) in asked.items():
+        told = region_of_quota(region, metric)
+        words = f"{most} {machine_type} need {needed} of the quota {metric}"
+        if told is None:
+            yield Finding(text=f"{words}, which {place.region} does not tell", fatal=False)
+        elif told[0] - told[1] < needed:
+            yield Finding(
+                text=f"{words}, and {place.region} has {told[0] - told[1]:g} left of {told[0]:g}; "
+                "ask for more under IAM & Admin, Quotas, or lower --max-dynamic-agents"
+            )
+
+
+def _needs(
+    catalogue: Catalogue, machine_type: str, values: Mapping[str, Any], most: int, *, spot: bool
+) -> Iterator[tuple[str, int]]:
+    """Quotas, and how much of them `most` machines take."""
+    prefix = "PREEMPTIBLE_" if spot else ""
+    shape = shape_of(catalogue, machine_type)
+    gpu, count = _gpus(shape, machine_type, values)
+    if count:
+        yield f"{prefix}{METRICS.get(gpu, gpu.upper().replace('-', '_') + '_GPUS')}", count * most
+    elif shape is not None and shape.vcpus is not None:
+        family = machine_family(machine_type).upper()
+        own = family.lower() in OWN_CPU_METRIC and family != "E2"
+        metric = "PREEMPTIBLE_CPUS" if spot else f"{family}_CPUS" if own else "CPUS"
+        yield metric, shape.vcpus * most
+
+
+def _gpus(shape: Shape | None, machine_type: str, values: Mapping[str, Any]) -> tuple[str, int]:
+    if shape is not None and shape.accelerators:
+        return shape.accelerator, shape.accelerators
+    if takes_accelerators(machine_type) and values["gpu_num"] and machine_type in values["compute_agent_instance_type"]:
+        return values["gpu_type"], int(values["gpu_num"])
+    return "", 0
+
+
+def hourly_cost(values: Mapping[str, Any], region: str) -> HourlyCost:
+    """See `resolute_deploy.cloud.hourly_cost`."""
+    catalogue = shipped("gcp")
+    compute = [_price(catalogue, each, region, values) for each in values["compute_agent_instance_type"]]
+    aux = [_price(catalogue, each, region, {**values, "gpu_num": 0}) for each in values["aux_agent_instance_type"]]
+    master = catalogue.prices.get((values["master_instance_type"], region))
+    return cost_of(master, [compute, aux], values["min_dynamic_agents"], values["max_dynamic_agents"])
+
+
+def _price(catalogue: Catalogue, machine_type: str, region: str, values: Mapping[str, Any]) -> float | None:
+    """With its GPUs, built in or attached."""
+    shape = shape_of(catalogue, machine_type)
+    if shape is None:
+        return catalogue.prices.get((machine_type, region))
+    gpu, count = _gpus(shape, machine_type, values)
+    return catalogue.price(replace(shape, accelerator=gpu, accelerators=count), region)

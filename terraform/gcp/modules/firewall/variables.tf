@@ -1,0 +1,34 @@
+variable "name" {
+  type        = string
+  description = "Name of what is made."
+}
+
+variable "project" {
+  type        = string
+  description = "Project."
+}
+
+variable "network" {
+  type        = string
+  description = "The network."
+}
+
+variable "port" {
+  type        = number
+  description = "Port of the master."
+}
+
+variable "inbound_cidr" {
+  type        = list(string)
+  description = "Networks from which people come."
+}
+
+variable "master_account" {
+  type        = string
+  description = "Account of the master's machine."
+}
+
+variable "agent_account" {
+  type        = string
+  description = "Account of the agents."
+}

@@ -1,0 +1,256 @@
+"""A provider that Terraform itself talks to, made of a published schema: what a module asks for is held against the schema by
+Terraform, and what becomes of it is decided by an account of the tests.
+
+Terraform is told of it by TF_REATTACH_PROVIDERS, so that it fetches nothing. A map on the wire is a list of entries.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+import msgpack
+
+from support.terraform_protocol import CLASSES, METHODS, SERVICE
+
+SCHEMA = Path(__file__).with_name("google_provider.json")
+ADDRESS = "registry.terraform.io/hashicorp/google"
+PROVIDER_BLOCK = {
+    "attributes": {
+        "project": ["string", "optional"],
+        "region": ["string", "optional"],
+        "credentials": ["string", "optional"],
+        "default_labels": [["map", "string"], "optional"],
+        "add_terraform_attribution_label": ["bool", "optional"],
+    },
+    "blocks": {},
+}
+UNKNOWN = msgpack.ExtType(0, b"\x00")
+LIST, SINGLE = 2, 1
+"""How blocks are nested."""
+
+Values = dict[str, Any]
+
+
+class RefusedResource(Exception):
+    """The account does not make it."""
+
+
+class Project(Protocol):
+    """Where resources are made."""
+
+    def create(self, type_: str, values: Values) -> Values:
+        """What the cloud adds to a new resource, `id` among it. Raises `RefusedResource`."""
+        ...
+
+    def update(self, type_: str, before: Values, values: Values) -> None: ...
+
+    def delete(self, type_: str, values: Values) -> None: ...
+
+    def exists(self, type_: str, values: Values) -> bool: ...
+
+    def adopt(self, type_: str, id_: str) -> Values:
+        """The attributes of what is there already."""
+        ...
+
+    def data(self, type_: str, values: Values) -> Values:
+        """What a data source tells."""
+        ...
+
+
+def schema() -> Values:
+    told: Values = json.loads(SCHEMA.read_text())
+    return told
+
+
+class Provider:
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        told = schema()
+        self._resources: Mapping[str, Values] = told["resources"]
+        self._data: Mapping[str, Values] = told["data"]
+
+    # ---------------------------------------------------------------------------------------------------------- the methods
+
+    def GetProviderSchema(self, asked: Any) -> Any:
+        return CLASSES["Schemas"](
+            provider=_schema(PROVIDER_BLOCK),
+            resource_schemas=[CLASSES["NamedSchema"](key=k, value=_schema(b)) for k, b in self._resources.items()],
+            data_source_schemas=[CLASSES["NamedSchema"](key=k, value=_schema(b)) for k, b in self._data.items()],
+        )
+
+    def ValidateProviderConfig(self, asked: Any) -> Any:
+        return CLASSES["ProviderDiagnostics"]()
+
+    def ConfigureProvider(self, asked: Any) -> Any:
+        return CLASSES["Diagnostics"]()
+
+    def ValidateResourceConfig(self, asked: Any) -> Any:
+        return CLASSES["Diagnostics"]()
+
+    ValidateDataResourceConfig = ValidateResourceConfig
+
+    def UpgradeResourceState(self, asked: Any) -> Any:
+        return CLASSES["Upgraded"](upgraded_state=_value(json.loads(asked.raw_state.json)))
+
+    def ReadResource(self, asked: Any) -> Any:
+        state = _read(asked.current_state)
+        there = state is not None and self._project.exists(asked.type_name, state)
+        return CLASSES["HasRead"](new_state=_value(state if there else None))
+
+    def PlanResourceChange(self, asked: Any) -> Any:
+        prior, new = _read(asked.prior_state), _read(asked.proposed_new_state)
+        if new is not None and prior is None:
+            new = _filled(self._resources[asked.type_name], new, {}, UNKNOWN)
+        return CLASSES["Planned"](planned_state=_value(new), legacy_type_system=True)
+
+    def ApplyResourceChange(self, asked: Any) -> Any:
+        prior, new = _read(asked.prior_state), _read(asked.planned_state)
+        try:
+            if new is None:
+                assert prior is not None
+                self._project.delete(asked.type_name, prior)
+            elif prior is None:
+                asked_for = _known(new)
+                new = _filled(
+                    self._resources[asked.type_name], asked_for, self._project.create(asked.type_name, asked_for), None
+                )
+            else:
+                self._project.update(asked.type_name, prior, new)
+        except RefusedResource as refusal:
+            problem = CLASSES["Diagnostic"](severity=1, summary=str(refusal))
+            return CLASSES["Applied"](new_state=_value(prior), diagnostics=[problem], legacy_type_system=True)
+        return CLASSES["Applied"](new_state=_value(new), legacy_type_system=True)
+
+    def ImportResourceState(self, asked: Any) -> Any:
+        empty = _empty(self._resources[asked.type_name])
+        state = {**empty, **self._project.adopt(asked.type_name, asked.id)}
+        found = CLASSES["ImportedResource"](type_name=asked.type_name, state=_value(state))
+        return CLASSES["Imported"](imported_resources=[found])
+
+    def ReadDataSource(self, asked: Any) -> Any:
+        values = _read(asked.config)
+        assert values is not None
+        return CLASSES["HasReadData"](state=_value({**values, **self._project.data(asked.type_name, values)}))
+
+    def StopProvider(self, asked: Any) -> Any:
+        return CLASSES["Nothing"]()
+
+
+# ----------------------------------------------------------------------------------------------------------------------- values
+
+
+def _read(value: Any) -> Values | None:
+    told: Values | None = msgpack.unpackb(value.msgpack, raw=False) if value.msgpack else None
+    return told
+
+
+def _value(value: Values | None) -> Any:
+    return CLASSES["DynamicValue"](msgpack=msgpack.packb(value))
+
+
+def _known(value: Any) -> Any:
+    """Without what only the cloud can tell."""
+    if isinstance(value, dict):
+        return {key: _known(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_known(each) for each in value]
+    return None if isinstance(value, msgpack.ExtType) else value
+
+
+def _filled(block: Values, values: Values, told: Values, missing: Any) -> Values:
+    """With what the cloud adds: `told` by name, as deep as blocks go; `missing` for all else that was not asked for."""
+    found = dict(values)
+    for name in block["attributes"]:
+        if found.get(name) is None:
+            found[name] = told.get(name, missing)
+    for name, inner in block["blocks"].items():
+        if isinstance(found.get(name), list):
+            added = told.get(name, [])
+            found[name] = [
+                _filled(inner, each, added[place] if place < len(added) else {}, missing)
+                for place, each in enumerate(found[name])
+            ]
+    return found
+
+
+def _empty(block: Values) -> Values:
+    return {
+        **dict.fromkeys(block["attributes"]),
+        **{name: None if inner["single"] else [] for name, inner in block["blocks"].items()},
+    }
+
+
+def _schema(block: Values) -> Any:
+    return CLASSES["Schema"](block=_block(block))
+
+
+def _block(block: Values) -> Any:
+    attributes = [
+        CLASSES["Attribute"](
+            name=name,
+            type=json.dumps(kind).encode(),
+            required=how == "required",
+            optional=how == "optional",
+            # The provider fills in many of those that may be left out; which, only its code says.
+            computed=how != "required",
+        )
+        for name, (kind, how) in block["attributes"].items()
+    ]
+    nested = [
+        CLASSES["NestedBlock"](
+            type_name=name,
+            block=_block(inner),
+            nesting=SINGLE if inner["single"] else LIST,
+            min_items=1 if inner["required"] else 0,
+            max_items=0 if inner["many"] or inner["single"] else 1,
+        )
+        for name, inner in block["blocks"].items()
+    ]
+    return CLASSES["Block"](attributes=attributes, block_types=nested)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- server
+
+
+@contextmanager
+def google_provider(project: Project, directory: Path) -> Iterator[Mapping[str, str]]:
+    """Gives the variables with which Terraform uses it."""
+    provider = Provider(project)
+    server = grpc.server(ThreadPoolExecutor(max_workers=8))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, _handlers(provider)),))
+    socket = directory / "p.sock"
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    where = {
+        "Protocol": "grpc",
+        "ProtocolVersion": 6,
+        "Pid": os.getpid(),
+        "Test": True,
+        "Addr": {"Network": "unix", "String": str(socket)},
+    }
+    try:
+        yield {"TF_REATTACH_PROVIDERS": json.dumps({ADDRESS: where})}
+    finally:
+        server.stop(grace=None).wait()
+
+
+def _handlers(provider: Provider) -> dict[str, Any]:
+    return {
+        name: grpc.unary_unary_rpc_method_handler(
+            _answering(getattr(provider, name)),
+            request_deserializer=CLASSES[takes].FromString,
+            response_serializer=CLASSES[gives].SerializeToString,
+        )
+        for name, (takes, gives) in METHODS.items()
+    }
+
+
+def _answering(method: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda asked, context: method(asked)
