@@ -106,7 +106,7 @@ class AgentConfig(ConfigModel):
     visible_gpus: Text = ""
     """GPUs to use by index, UUID, PCI address or serial number, with commas; empty takes ROCR_ or CUDA_VISIBLE_DEVICES."""
     artificial_slots: Count = 0
-    """Slots that are no devices, for tests and machines without GPUs."""
+    """Number of slots without devices, for tests and machines without GPUs."""
     slot_threads: Count = 0
     """Threads of a CPU slot's processes (OMP_NUM_THREADS, where the experiment sets none); 0 shares the processors out."""
     security: AgentSecurity = AgentSecurity()
@@ -120,7 +120,7 @@ class AgentConfig(ConfigModel):
     no_proxy: Text = ""
     """Given to tasks as NO_PROXY."""
     agent_reconnect_attempts: Count = 5
-    """Accepted for old configurations; the agent goes on trying until `master_timeout`."""
+    """Accepted for old configurations; the agent retries until `master_timeout`."""
     agent_reconnect_backoff: Duration = 5.0
     """Longest pause between two attempts to reach the master."""
     container_runtime: Literal["process", "scripted", "docker"] = "process"
@@ -132,9 +132,9 @@ class AgentConfig(ConfigModel):
     docker_ulimits: dict[str, Integer] = Field(default_factory=dict)
     """Limits of a container by name, such as memlock or nofile; -1 is none."""
     host_paths: AgentHostPaths = AgentHostPaths()
-    """What experiments may name of this machine."""
+    """Paths of this machine that experiments may use."""
     container_auto_remove_disabled: Flag = False
-    """Keep what ended tasks leave behind."""
+    """Keep the files of ended tasks."""
     hooks: Hooks = Hooks()
     """Commands that the agent runs."""
     api_enabled: Flag = False
@@ -160,7 +160,7 @@ class AgentConfig(ConfigModel):
     state_dir: NonEmptyText = "/var/lib/resolute-agent"
     """Directory for what must survive the agent: its tasks, their output and exit codes."""
     join_token: Secret = ""
-    """Shown to the master to join: the cluster's token (`det agent join-token`), or the machine's own on an elastic pool."""
+    """Token to join: the cluster's token (`det agent join-token`), or the machine's own on an elastic pool."""
     join_token_file: Text = ""
     """File that holds the token, instead of `join_token`: a systemd credential or a mounted secret."""
     instance_id: Text = ""

@@ -15,6 +15,6 @@ class Budget(ConfigModel):
     """In the currency of the prices; null is no limit. Days and months are those of UTC."""
 
     per_day: Money | None = None
-    """Most in a day."""
+    """Maximum per day."""
     per_month: Money | None = None
-    """Most in a month."""
+    """Maximum per month."""

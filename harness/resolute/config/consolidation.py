@@ -16,4 +16,4 @@ class ConsolidationPolicy(ConfigModel):
     margin: Annotated[Number, Field(ge=1)] = 2.0
     """Minimum ratio of the expected saving of a move to its cost."""
     restart_cost: PositiveDuration = 120.0
-    """How long work that is moved makes no progress: saving, ending, restoring."""
+    """Time that moved work makes no progress: saving, ending, restoring."""

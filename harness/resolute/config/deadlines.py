@@ -1,4 +1,4 @@
-"""By when a trial shall be done: a time, or a duration from its submission."""
+"""The deadline of a trial: a time, or a duration from its submission."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class DisruptionPolicy(ConfigModel):
     maximum is none of this."""
 
     max_per_hour: Count | None = None
-    """So many machines with work are given back in an hour at most; null is no limit."""
+    """Maximum number of machines with work that are released per hour; null is no limit."""
     windows: tuple[DisruptionWindow, ...] = ()
     """Only within one of these; empty is always."""
 

@@ -100,7 +100,7 @@ class ProxyPort(ConfigModel):
     proxy_tcp: Flag = False
     """Forward raw TCP instead of HTTP."""
     unauthenticated: Flag = False
-    """Let everybody in."""
+    """Allow unauthenticated access."""
     default_service_id: Flag = False
     """Serve it under the bare task id."""
 
@@ -195,7 +195,7 @@ class Environment(ConfigModel):
     ports: dict[str, Integer] = Field(default_factory=dict)
     """Named ports of the container."""
     force_pull_image: Flag = False
-    """Pull the image although it is there."""
+    """Pull the image even if it is present."""
     registry_auth: RegistryAuth | None = None
     """Credentials of the image registry."""
     add_capabilities: tuple[Text, ...] = ()

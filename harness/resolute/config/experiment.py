@@ -83,11 +83,11 @@ class ExperimentConfig(ConfigModel):
     }
 
     name: NonEmptyText
-    """What lists call it; generated when left out."""
+    """Name shown in lists; generated if omitted."""
     description: Text | None = None
-    """A sentence for other people."""
+    """A description for other users."""
     labels: Labels = ()
-    """A set of words to find it by."""
+    """Words to find it by."""
     data: Annotated[FreeMap, SecretMark.DATA] = Field(default_factory=dict)
     """Free-form, for the training code; what is under `data.secrets` is masked on display."""
     workspace: Text = ""
@@ -115,7 +115,7 @@ class ExperimentConfig(ConfigModel):
     preemption_timeout: WholeSeconds | None = None
     """Seconds that a preempted trial has to end; the cluster's default is 3600."""
     log_policies: LogPolicies = ()
-    """What follows when a line of the log matches; two built-in ones are added."""
+    """Actions for matching lines of the log; two built-in policies are added."""
     retention_policy: RetentionPolicy | None = None
     """How long logs are kept."""
     profiling: Profiling = Profiling()
@@ -123,13 +123,13 @@ class ExperimentConfig(ConfigModel):
     reproducibility: Reproducibility
     """Seeds."""
     integrations: Integrations | None = None
-    """Other systems that hear of this experiment."""
+    """Other systems that are notified of this experiment."""
     perform_initial_validation: Flag = False
     """Validate before the first batch."""
     min_validation_period: Length = Length(batches=0)
-    """Validate at least so often; zero means only at the end."""
+    """Maximum length between validations; zero means only at the end."""
     min_checkpoint_period: Length = Length(batches=0)
-    """Save at least so often; zero means only at the end."""
+    """Maximum length between checkpoints; zero means only at the end."""
     scheduling_unit: PositiveInteger = 100
     """Batches between reports of training metrics."""
     records_per_epoch: Integer = 0

@@ -1,4 +1,4 @@
-"""What experiments may name of the machines that run them."""
+"""Paths and devices of machines that experiments may use."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ AbsolutePath = Annotated[NonEmptyText, AfterValidator(_absolute)]
 
 
 class AgentHostPaths(ConfigModel):
-    """What experiments may name of this machine."""
+    """Paths of this machine that experiments may use."""
 
     allowed: tuple[AbsolutePath, ...] | None = None
     """Directories for bind_mounts and storage, with all below them; null allows all but state, keys and system directories."""
 
 
 class HostPaths(AgentHostPaths):
-    """What experiments may name of the machines that run them."""
+    """Paths and devices of machines that experiments may use."""
 
     devices: tuple[AbsolutePath, ...] = DEVICES
     """Patterns of files in /dev for resources.devices."""

@@ -18,7 +18,7 @@ class _Conditional(ConfigModel):
     omitted_when_null: ClassVar[frozenset[str]] = frozenset({"when"})
 
     when: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)] | None = None
-    """Choices (`categorical`), by dotted name from the top, and the values of each with which there is this hyperparameter."""
+    """Choices (`categorical`), by dotted name from the top, and their values with which this hyperparameter exists."""
 
 
 class ConstHyperparameter(_Conditional):

@@ -131,9 +131,9 @@ class MasterConfig(ConfigModel):
     host: NonEmptyText = "0.0.0.0"
     """Address that the API listens on."""
     port: Port = 8080
-    """Port that the API listens on; 8443 when TLS is set up and nothing else is said."""
+    """Port that the API listens on; 8443 by default with TLS."""
     cluster_name: Text = ""
-    """Name of the cluster, shown to people."""
+    """Name of the cluster, shown to users."""
     cluster_state_dir: NonEmptyText = "/var/lib/resolute"
     """Directory for the embedded database and uploads."""
     db: Database = SqliteDatabase()
@@ -141,7 +141,7 @@ class MasterConfig(ConfigModel):
     security: MasterSecurity = MasterSecurity()
     """Passwords, TLS, tokens."""
     checkpoint_storage: CheckpointStorage | None = None
-    """Of experiments that name none."""
+    """Default of experiments."""
     task_container_defaults: TaskContainerDefaults = TaskContainerDefaults()
     """Merged under every task's configuration."""
     resource_manager: ResourceManager = ResourceManager()
@@ -153,7 +153,7 @@ class MasterConfig(ConfigModel):
     additional_resource_managers: Annotated[tuple[dict[str, Any], ...], AfterValidator(_none_given)] = ()
     """For Kubernetes only; must be empty."""
     heartbeat_interval: PositiveDuration = 5.0
-    """How often agents say that they live."""
+    """Interval of the agents' heartbeats."""
     journal: Journal = Journal()
     """The record of decisions."""
     log: Log = Log()
@@ -163,7 +163,7 @@ class MasterConfig(ConfigModel):
     enable_cors: Flag = False
     """Let pages of other sites use the API."""
     launch_error: Flag = True
-    """Refuse work that needs more slots than there can ever be, instead of warning."""
+    """Refuse infeasible work, instead of warning."""
     tensorboard_timeout: Duration = 300.0
     """How long a TensorBoard may be idle."""
     notebook_timeout: Duration | None = None
@@ -171,9 +171,9 @@ class MasterConfig(ConfigModel):
     feature_switches: tuple[Text, ...] = ()
     """Names of features to switch on, or off with a `-` before it."""
     reserved_ports: tuple[Port, ...] = ()
-    """Ports that tasks are not given."""
+    """Ports that are never assigned to tasks."""
     cache: Cache = Cache()
-    """Files that may be lost."""
+    """Cached files."""
     ui_customization: UiCustomization = UiCustomization()
     """Looks of the web interface."""
     webhooks: Webhooks = Webhooks()

@@ -41,7 +41,7 @@ class Log(ConfigModel):
     color: Flag = True
     """Colours on a terminal."""
     format: Literal["text", "json"] = "text"
-    """`text` is for people, `json` for programs that collect logs: one object a line, with the ids that it is about."""
+    """`text` for reading, `json` for log collectors: one object per line, with the ids of its subjects."""
 
 
 class Journal(ConfigModel):
@@ -91,7 +91,7 @@ class MasterTls(ConfigModel):
     enabled: Flag = False
     """Serve TLS with a certificate that the master makes and renews itself, where `cert` is empty."""
     cert: Text = ""
-    """File of the certificate, with those that vouch for it; it is loaded again when it changes."""
+    """File of the certificate with its chain; it is reloaded when it changes."""
     key: Text = ""
     """File of its key."""
     ca: Text = ""
@@ -126,26 +126,26 @@ class Ssh(ConfigModel):
 
 
 class AssignRole(ConfigModel):
-    """Role of somebody who makes a workspace."""
+    """Role of the creator of a workspace."""
 
     enabled: Flag = True
-    """Give it."""
+    """Whether to assign it."""
     role_id: Integer = 2
-    """Which."""
+    """Id of the role."""
 
 
 class Authorization(ConfigModel):
-    """Who may do what."""
+    """Authorisation."""
 
     type: Literal["basic", "open"] = "basic"
     """`basic`: work is changed by its owner, the owner of its workspace and administrators. `open`: every user controls every
     experiment, as in the original."""
     fallback: Literal["basic"] = "basic"
-    """Rules where the others say nothing."""
+    """Rules for calls that the others do not cover."""
     rbac_ui_enabled: Flag | None = None
     """Show roles in the web interface."""
     workspace_creator_assign_role: AssignRole = AssignRole()
-    """Role of somebody who makes a workspace."""
+    """Role of the creator of a workspace."""
     strict_job_queue_control: Flag = False
     """Only administrators may change the queue: priority, weight, pool and place of what is submitted already."""
 
@@ -154,9 +154,9 @@ class Tokens(ConfigModel):
     """Access tokens."""
 
     default_lifespan_days: Annotated[Integer, Field(ge=-1)] = 30
-    """Days of a token that asks for nothing else; -1 means no end."""
+    """Default lifetime of a token in days; -1 means no end."""
     max_lifespan_days: Annotated[Integer, Field(ge=-1)] = 30
-    """Most days; -1 means no end."""
+    """Maximum lifetime in days; -1 means no end."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -202,7 +202,7 @@ class AgentJoining(ConfigModel):
     """How machines outside of cloud pools join."""
 
     join_token: Secret = ""
-    """Token that they show, at least 16 printable characters; empty keeps the one of the first start (`det agent join-token`)."""
+    """The join token, at least 16 printable characters; empty keeps the one of the first start (`det agent join-token`)."""
 
     @model_validator(mode="after")
     def _hard_to_guess(self) -> Self:
@@ -220,7 +220,7 @@ class AgentJoining(ConfigModel):
 
 
 class Secrets(ConfigModel):
-    """What is never shown beside the keys that are secret anyway."""
+    """Further secrets, in addition to the secret keys."""
 
     environment_patterns: tuple[NamePattern, ...] = ()
     """Shell patterns of names of environment variables to mask, beside the [built-in ones](security.md#environment-variables)."""
@@ -240,23 +240,23 @@ class MasterSecurity(ConfigModel):
     initial_user_password: Secret = ""
     """Password of the first users, for a new cluster only; empty generates one at first start."""
     allow_blank_password: Flag = False
-    """Let the first users in without a password; only on a loopback address."""
+    """Allow the first users without a password; only on a loopback address."""
     default_task: DefaultTask = DefaultTask()
-    """The system user that tasks run as, unless their owner or workspace has another one; root leaves processes to `task_users`."""
+    """The system user of tasks, unless their owner or workspace has another one; root means `task_users` for processes."""
     task_users: TaskUsers = TaskUsers()
     """The numbers of the others."""
     host_paths: HostPaths = HostPaths()
-    """What experiments may name of the machines that run them."""
+    """Paths and devices of machines that experiments may use."""
     tls: MasterTls = MasterTls()
     """Certificate of the API."""
     ssh: Ssh = Ssh()
     """Keys of shells."""
     authz: Authorization = Authorization()
-    """Who may do what."""
+    """Authorisation."""
     token: Tokens = Tokens()
     """Access tokens."""
     secrets: Secrets = Secrets()
-    """What is never shown beside the keys that are secret anyway."""
+    """Further secrets, in addition to the secret keys."""
     seal: Seal = Seal()
     """The key that seals the cluster's own secrets in the database."""
     agents: AgentJoining = AgentJoining()
@@ -264,7 +264,7 @@ class MasterSecurity(ConfigModel):
 
 
 class Cache(ConfigModel):
-    """Files that may be lost."""
+    """Cached files."""
 
     cache_dir: NonEmptyText = "/var/cache/determined"
     """Where they are."""
@@ -327,7 +327,7 @@ class Observability(ConfigModel):
     enable_prometheus: Flag = True
     """Offer them to Prometheus."""
     metrics_token: Secret = ""
-    """Bearer token that may read the metrics and nothing else; empty means that only users may."""
+    """Bearer token that may read only the metrics; empty means that only users may read them."""
 
 
 class ElasticTls(ConfigModel):
@@ -398,7 +398,7 @@ class Retention(ConfigModel):
     log_retention_days: Annotated[Integer, Field(ge=-1, le=32767)] = -1
     """Days after the end of a task; -1 keeps logs for ever, 0 removes them with the next sweep."""
     schedule: Annotated[Text | None, BeforeValidator(_schedule)] = None
-    """How often to sweep; null means only when asked."""
+    """How often to sweep; null means only on request."""
 
 
 class PachydermAddress(ConfigModel):
@@ -443,7 +443,7 @@ class Internal(ConfigModel):
     """Not for users."""
 
     audit_logging_enabled: Flag = False
-    """Write who did what to the log."""
+    """Log all calls with their callers."""
     external_sessions: Annotated[dict[str, Any], SecretMark.FREE] = Field(default_factory=dict)
     """Sessions of another system."""
     proxied_servers: tuple[ProxiedServer, ...] = ()

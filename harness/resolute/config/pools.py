@@ -33,19 +33,19 @@ class Scheduler(ConfigModel):
     preemption: Flag = False
     """Priority only: more important work may stop less important work."""
     default_priority: Priority = DEFAULT_PRIORITY
-    """Priority only: of work that names none."""
+    """Priority only: the default for work without one."""
     fitting_policy: Literal["best", "worst"] = "best"
     """Fill machines (`best`) or spread over them (`worst`)."""
     allow_heterogeneous_fits: Flag = False
     """Work of several machines may use machines of different sizes."""
     hierarchical_shares: Flag = False
-    """Fair share only: among workspaces, then their users, then their jobs; else among jobs."""
+    """Fair share only: share among workspaces, then their users, then their jobs; else among jobs."""
     usage_half_life: PositiveDuration | None = None
-    """With hierarchical_shares: what users held so long ago still counts half; null counts what they hold now."""
+    """With hierarchical_shares: the age at which past usage counts half; null counts only what users hold now."""
     min_runtime: Duration = 0.0
-    """Nothing is preempted for other work before it has run so long."""
+    """Time that work runs before it may be preempted for other work."""
     preemption_grace: Duration = 0.0
-    """Work makes other work stop only after it has waited so long."""
+    """Time that work waits before it may preempt other work."""
 
     @model_validator(mode="after")
     def _of_its_type(self) -> Self:
@@ -80,11 +80,11 @@ class ResourcePool(ConfigModel):
     pool_name: NonEmptyText
     """Its name, unique in the cluster."""
     description: Text = ""
-    """A sentence for people."""
+    """A description for users."""
     max_aux_containers_per_agent: Count = 100
     """Tasks without slots that a machine may run at a time."""
     agent_reconnect_wait: Duration = DEFAULT_RECONNECT_WAIT_S
-    """How long an agent may be silent before its work is started elsewhere."""
+    """Time without contact to an agent before its work is started elsewhere."""
     scheduler: Scheduler | None = None
     """Its scheduler; null takes the manager's."""
     task_container_defaults: TaskContainerDefaults | None = None
@@ -94,7 +94,7 @@ class ResourcePool(ConfigModel):
     shared_file_system: Flag = False
     """All its rented machines mount one file system, on which a checkpoint_storage of type shared_fs or directory lies."""
     budget: Budget = Budget()
-    """What its machines may cost."""
+    """Limits on the cost of its machines."""
 
     @model_validator(mode="before")
     @classmethod
@@ -124,9 +124,9 @@ class ResourceManager(ConfigModel):
     scheduler: Scheduler = Scheduler()
     """Of pools that have none of their own."""
     default_aux_resource_pool: Text = DEFAULT_POOL
-    """Pool of tasks without slots that name none."""
+    """Default pool of tasks without slots."""
     default_compute_resource_pool: Text = DEFAULT_POOL
-    """Pool of tasks with slots that name none."""
+    """Default pool of tasks with slots."""
     no_default_resource_pools: Flag = False
     """Every task must name its pool."""
     require_authentication: Flag = False

@@ -95,7 +95,7 @@ def _inside(models: Sequence[type[BaseModel]], prefix: str, seen: dict[type[Base
         for row in _rows(model, prefix, seen):
             tag = _tag(model)
             if tag and row.path == f"{prefix}{tag[0]}":
-                row = Row(path=row.path, kind="string", default="", description="Says which of the forms this is.")
+                row = Row(path=row.path, kind="string", default="", description="Selects one of the forms.")
             members.setdefault(row, []).append(tag[1] if tag else model.__name__)
     for row, names in sorted(members.items(), key=lambda entry: -len(entry[1])):
         everywhere = len(names) == len(models)

@@ -88,8 +88,9 @@ class Resources(ConfigModel):
     native_parallel: Flag = False
     """Has no effect; accepted for old configurations."""
     max_cost: Annotated[Number, Field(gt=0)] | None = None
-    """The most that the experiment may cost, in the currency of the prices; it is saved and paused before it costs more."""
+    """Maximum cost of the experiment, in the currency of the prices; the experiment is saved and paused before it costs more."""
     deadline: DeadlineText | None = None
-    """By when a trial shall be done: an RFC 3339 time, or a duration from the submission; it decides between spot and on demand."""
+    """Deadline of a trial: an RFC 3339 time, or a duration from the submission; it determines the choice between spot and on
+    demand."""
     estimated_duration: PositiveDuration | None = None
-    """Your estimate of a trial's training time on its slots, which counts until its pace is measured."""
+    """Your estimate of a trial's training time on its slots, used until its pace is measured."""

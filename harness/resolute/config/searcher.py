@@ -43,11 +43,11 @@ class _Searcher(ConfigModel):
     omitted_when_null: ClassVar[frozenset[str]] = frozenset({"max_length"})
 
     metric: NonEmptyText
-    """The validation metric that says how good a trial is."""
+    """The validation metric that ranks trials."""
     smaller_is_better: Flag = True
     """Whether a smaller metric is a better one."""
     source_trial_id: Integer | None = None
-    """Start from the newest checkpoint of this trial; beats `source_checkpoint_uuid`."""
+    """Start from the newest checkpoint of this trial; takes precedence over `source_checkpoint_uuid`."""
     source_checkpoint_uuid: Text | None = None
     """Start from this checkpoint."""
 
@@ -67,9 +67,9 @@ class RandomSearcher(_Searcher):
     name: Literal["random"] = "random"
     """Tag of the search method."""
     max_trials: PositiveInteger
-    """How many trials in all."""
+    """Total number of trials."""
     max_concurrent_trials: Count = 16
-    """How many at a time; 0 means all, or what suits the search."""
+    """Number of concurrent trials; 0 means all, or a default of the search."""
     max_length: SearcherLength | None = None
     """The longest a trial trains; a script may also decide that alone."""
 
@@ -80,7 +80,7 @@ class GridSearcher(_Searcher):
     name: Literal["grid"] = "grid"
     """Tag of the search method."""
     max_concurrent_trials: Count = 16
-    """How many at a time; 0 means all, or what suits the search."""
+    """Number of concurrent trials; 0 means all, or a default of the search."""
     max_length: SearcherLength | None = None
     """The longest a trial trains; a script may also decide that alone."""
 
@@ -95,9 +95,9 @@ class _Halving(_Searcher):
     stop_once: Flag | None = None
     """Stop trials instead of pausing and promoting them."""
     divisor: Divisor = 4.0
-    """One in so many trials goes on from a rung."""
+    """One in this number of trials continues from a rung."""
     max_concurrent_trials: Count = 16
-    """How many at a time; 0 means all, or what suits the search."""
+    """Number of concurrent trials; 0 means all, or a default of the search."""
 
 
 class AsyncHalvingSearcher(_Halving):
@@ -108,7 +108,7 @@ class AsyncHalvingSearcher(_Halving):
     num_rungs: PositiveInteger
     """How many rungs."""
     max_trials: PositiveInteger
-    """How many trials in all."""
+    """Total number of trials."""
 
 
 class AdaptiveAshaSearcher(_Halving):
@@ -117,9 +117,9 @@ class AdaptiveAshaSearcher(_Halving):
     name: Literal["adaptive_asha"] = "adaptive_asha"
     """Tag of the search method."""
     max_trials: PositiveInteger
-    """How many trials in all."""
+    """Total number of trials."""
     mode: Mode = "standard"
-    """How early bad trials are stopped."""
+    """How early poor trials are stopped."""
     max_rungs: PositiveInteger = 5
     """Rungs of the longest bracket."""
     bracket_rungs: tuple[Integer, ...] = ()
@@ -127,19 +127,19 @@ class AdaptiveAshaSearcher(_Halving):
 
 
 class ReplaceFunction(ConfigModel):
-    """Who makes room after a round."""
+    """Which trials are replaced after a round."""
 
     truncate_fraction: Annotated[Number, Field(ge=0, le=0.5)] = 0.2
-    """The part of the population, its worst, that changed copies of the best take the place of."""
+    """Fraction of the population, its worst, that is replaced by changed copies of the best."""
 
 
 class ExploreFunction(ConfigModel):
     """How a copy's hyperparameters differ."""
 
     resample_probability: Annotated[Number, Field(ge=0, le=1)] = 0.25
-    """How likely a hyperparameter is drawn anew."""
+    """Likelihood that a hyperparameter is drawn again."""
     perturb_factor: Annotated[Number, Field(ge=0, lt=1)] = 0.2
-    """By how much it is made larger or smaller otherwise."""
+    """Factor by which it is otherwise increased or decreased."""
 
 
 class PbtSearcher(_Searcher):
@@ -152,9 +152,9 @@ class PbtSearcher(_Searcher):
     num_rounds: PositiveInteger
     """How many rounds."""
     length_per_round: PositiveLength
-    """How far each trial trains in a round; the training code asks for its lengths."""
+    """Length that each trial trains in a round; the training code requests its lengths."""
     replace_function: ReplaceFunction = ReplaceFunction()
-    """Who makes room after a round."""
+    """Which trials are replaced after a round."""
     explore_function: ExploreFunction = ExploreFunction()
     """How a copy's hyperparameters differ."""
 
@@ -165,15 +165,15 @@ class OptunaSearcher(_Searcher):
     name: Literal["optuna"] = "optuna"
     """Tag of the search method."""
     max_trials: PositiveInteger
-    """How many trials in all."""
+    """Total number of trials."""
     max_concurrent_trials: Count = 16
-    """How many at a time; 0 means all, or what suits the search."""
+    """Number of concurrent trials; 0 means all, or a default of the search."""
     sampler: Literal["tpe", "cma_es"] = "tpe"
-    """How it proposes: by a tree of Parzen estimators, or by covariance matrix adaptation."""
+    """The sampler: a tree of Parzen estimators, or covariance matrix adaptation."""
     multivariate: Flag = False
-    """Whether `tpe` looks at hyperparameters together."""
+    """Whether `tpe` samples hyperparameters jointly."""
     random_trials: PositiveInteger = 10
-    """So many points are drawn at random first."""
+    """Number of points that are drawn at random first."""
     max_length: SearcherLength | None = None
     """The longest a trial trains; a script may also decide that alone."""
 
@@ -197,7 +197,7 @@ class SyncHalvingSearcher(_Searcher):
     budget: PositiveLength
     """Training length of all trials together."""
     divisor: Divisor = 4.0
-    """One in so many trials goes on from a rung."""
+    """One in this number of trials continues from a rung."""
     train_stragglers: Flag = True
     """Train trials that fell behind."""
     max_length: SearcherLength | None = None
@@ -214,9 +214,9 @@ class AdaptiveSearcher(_Searcher):
     bracket_rungs: tuple[Integer, ...] = ()
     """Rungs of each bracket, instead of those that `mode` gives."""
     mode: Mode = "standard"
-    """How early bad trials are stopped."""
+    """How early poor trials are stopped."""
     divisor: Divisor = 4.0
-    """One in so many trials goes on from a rung."""
+    """One in this number of trials continues from a rung."""
     max_rungs: PositiveInteger = 5
     """Rungs of the longest bracket."""
     train_stragglers: Flag = True
@@ -231,11 +231,11 @@ class AdaptiveSimpleSearcher(_Searcher):
     name: Literal["adaptive_simple"] = "adaptive_simple"
     """Tag of the search method."""
     max_trials: Annotated[PositiveInteger, Field(le=2000)]
-    """How many trials in all."""
+    """Total number of trials."""
     mode: Mode = "standard"
-    """How early bad trials are stopped."""
+    """How early poor trials are stopped."""
     divisor: Divisor = 4.0
-    """One in so many trials goes on from a rung."""
+    """One in this number of trials continues from a rung."""
     max_rungs: PositiveInteger = 5
     """Rungs of the longest bracket."""
     max_length: SearcherLength | None = None

@@ -10,6 +10,6 @@ class SpotFallbackPolicy(ConfigModel):
     """Of a pool with offers on both markets. Work with `resources.deadline` follows its deadline instead."""
 
     after: Duration = 0.0
-    """How long work waits for a spot machine before one on demand will do."""
+    """Time that work waits for a spot machine before it accepts one on demand."""
     return_after: PositiveDuration | None = None
-    """After how long on demand work moves back to spot when that is to be had; null lets it stay."""
+    """Time on demand after which work moves back to spot if available; null keeps it on demand."""

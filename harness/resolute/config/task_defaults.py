@@ -70,7 +70,7 @@ class TaskContainerDefaults(ConfigModel):
     registry_auth: RegistryAuth | None = None
     """Credentials of the image registry."""
     force_pull_image: Flag = False
-    """Pull images although they are there."""
+    """Pull images even if they are present."""
     bind_mounts: tuple[BindMount, ...] = ()
     """Directories of the machine."""
     devices: Devices = ()
@@ -84,7 +84,7 @@ class TaskContainerDefaults(ConfigModel):
     startup_hook: Secret | None = None
     """Shell script that every task sources before `startup-hook.sh` of its context."""
     log_policies: LogPolicies = ()
-    """What follows when a line of a log matches."""
+    """Actions for matching lines of a log."""
     cpu_pod_spec: PodSpec | None = None
     """For Kubernetes only."""
     gpu_pod_spec: PodSpec | None = None

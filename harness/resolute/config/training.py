@@ -125,7 +125,7 @@ class PachydermIntegration(ConfigModel):
 
 
 class Integrations(ConfigModel):
-    """Other systems that hear of this experiment."""
+    """Other systems that are notified of this experiment."""
 
     webhooks: WebhooksIntegration | None = None
     """Webhooks."""

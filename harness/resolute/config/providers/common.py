@@ -95,19 +95,19 @@ class ProviderBase(ConfigModel):
     consolidation: ConsolidationPolicy | None = None
     """When work is moved onto fewer or cheaper machines; null moves nothing."""
     disruption: DisruptionPolicy = DisruptionPolicy()
-    """When, and how often in an hour, that may be done."""
+    """When, and how often per hour, such moves are allowed."""
     max_agent_starting_period: PositiveDuration = 1200.0
     """How long a machine may take to join before it is replaced."""
     launch_error_timeout: Duration = 0.0
-    """How long after a failed launch another one counts; past `launch_error_retries` the pool gives up for so long; 0: never."""
+    """Window in which failed launches count; past `launch_error_retries` the pool gives up for this time; 0 means never."""
     launch_error_retries: Count = 0
     """Failed launches in a row that are tried again."""
     spot_fallback: SpotFallbackPolicy = SpotFallbackPolicy()
-    """When work leaves spot for on demand, and when it comes back."""
+    """When work moves from spot to on demand, and back."""
     agent_reconnect_attempts: Count = 5
-    """Given to the agents, which go on trying until their `master_timeout` all the same."""
+    """Passed to the agents, which nevertheless retry until their `master_timeout`."""
     agent_reconnect_backoff: Duration = 5.0
-    """Given to the agents: the longest pause between two attempts."""
+    """Passed to the agents: the longest pause between two attempts."""
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ class CloudOffer(ConfigModel):
     markets: Annotated[tuple[Literal["on_demand", "spot"], ...], Field(min_length=1)] = ("on_demand",)
     """How: `on_demand`, `spot`, or both."""
     max_price: Positive | None = None
-    """Nothing dearer is bought, on either market; null sets no limit but the on-demand price for spot machines."""
+    """Maximum price on each market; null sets no limit except the on-demand price for spot machines."""
     instance_slots: Count | None = None
     """Slots of these machines, where their types are not known."""
     reservation: NonEmptyText | None = None
@@ -208,7 +208,7 @@ class CloudProvider(ProviderBase):
     agent_fluent_image: Text | None = None
     """Has no effect; accepted for old configurations."""
     agent_config_file_contents: Annotated[FreeMap | None, BeforeValidator(_agent_file), SecretMark.FREE] = None
-    """Keys of the agent's configuration file, as a mapping or as a text of JSON or YAML; what the master decides wins."""
+    """Keys of the agent's configuration file, as a mapping or as a text of JSON or YAML; settings of the master take precedence."""
     prices: dict[str, TypePrices] = Field(default_factory=dict)
     """Prices of your own by instance type, before all others."""
 

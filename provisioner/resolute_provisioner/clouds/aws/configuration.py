@@ -102,7 +102,7 @@ class AwsProvider(CloudProvider):
     region: Annotated[Text, AfterValidator(_region)] | None = None
     """Region; null takes the master's own, or AWS_DEFAULT_REGION."""
     image_id: Annotated[Text | None, AfterValidator(_image)] = None
-    """Machine image; it must be given, for no image is released."""
+    """Machine image; mandatory, because no image is released."""
     instance_type: NonEmptyText = "g4dn.metal"
     """Kind of machine."""
     instance_slots: Count | None = None
@@ -112,13 +112,13 @@ class AwsProvider(CloudProvider):
     root_volume_size: Annotated[Count, Field(ge=MIN_DISK_GB)] = 200
     """Disk in GB."""
     ssh_key_name: NonEmptyText
-    """Key pair for people who must log in."""
+    """Key pair for logins."""
     iam_instance_profile_arn: Annotated[Text | None, AfterValidator(_profile)] = None
     """Role of the machines."""
     network_interface: AwsNetworkInterface = AwsNetworkInterface()
     """Network."""
     tag_key: NonEmptyText = "managed_by"
-    """Key of a tag that says whose the machines are; they are found by a tag of the master's own."""
+    """Key of a tag for the owner of the machines; the master finds machines by a tag of its own."""
     tag_value: Text | None = None
     """Its value; null takes the master's own instance id."""
     instance_name: NonEmptyText = "determined-ai-agent"
@@ -136,7 +136,7 @@ class AwsProvider(CloudProvider):
     offers: tuple[CloudOffer, ...] = ()
     """What may be bought, instead of one instance_type on one market."""
     price_refresh: Annotated[Duration, BeforeValidator(_refresh)] = PRICE_REFRESH_S
-    """How often spot prices are asked of the cloud; false never asks, true asks every five minutes."""
+    """Interval of fetching spot prices from the cloud; false disables it, true means five minutes."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

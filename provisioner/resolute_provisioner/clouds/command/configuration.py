@@ -32,7 +32,7 @@ class CommandMachines(ConfigModel):
     """Machines of one type in one place."""
 
     names: Annotated[tuple[MachineName, ...], Field(min_length=1)]
-    """Their names, as the programs are given them."""
+    """Their names, as passed to the programs."""
     instance_type: MachineName
     """A name of your own for their type."""
     zone: Annotated[Text, AfterValidator(lambda text: _name(text) if text else text)] = ""

@@ -130,7 +130,7 @@ class GcpInstanceType(ConfigModel):
     gpu_num: Count = 4
     """How many of them."""
     preemptible: Flag = False
-    """Use machines that may be taken away."""
+    """Use preemptible machines."""
 
     @model_validator(mode="before")
     @classmethod
@@ -191,7 +191,7 @@ class GcpProvider(CloudProvider):
     boot_disk_size: Annotated[Count, Field(ge=MIN_DISK_GB)] = 200
     """Disk in GB."""
     boot_disk_source_image: Text | None = None
-    """Machine image; it must be given, for no image is released."""
+    """Machine image; mandatory, because no image is released."""
     boot_disk_type: Text | None = None
     """Kind of disk; null takes pd-standard."""
     labels: dict[str, Text] = Field(default_factory=dict)

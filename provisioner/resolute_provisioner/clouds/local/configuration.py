@@ -17,7 +17,7 @@ class LaunchRefusal(ConfigModel):
     launch: PositiveInteger
     """Which launch, counted from 1."""
     error: Literal["no_capacity", "quota_exceeded", "bad_request", "transient"]
-    """What it answers."""
+    """The error of the launch."""
 
 
 class Interruption(ConfigModel):
@@ -57,9 +57,9 @@ class LocalProvider(ProviderBase):
     price_per_hour: Annotated[Number, Field(ge=0)] = 0.0
     """What the ledger books for a machine's hour."""
     spot_price_per_hour: Annotated[Number, Field(ge=0)] | None = None
-    """With a price, the same machines are to be had on a spot market, too; null has them on demand only."""
+    """With a price, the same machines are also available on a spot market; null means on demand only."""
     master_timeout: PositiveDuration = 600.0
-    """How long a machine may be without its master before it ends itself."""
+    """Time without contact to the master before a machine ends itself."""
     container_runtime: Literal["process", "docker"] = "process"
     """What runs tasks on the machines: processes, or containers of this machine's Docker engine."""
     docker_host: Text = "unix:///var/run/docker.sock"
@@ -67,7 +67,7 @@ class LocalProvider(ProviderBase):
     refuse: tuple[LaunchRefusal, ...] = ()
     """Launches that are refused."""
     interruptions: tuple[Interruption, ...] = ()
-    """Machines that are taken away."""
+    """Machines that are interrupted."""
 
     @model_validator(mode="after")
     def _gpus_for_all(self) -> Self:
