@@ -40,9 +40,21 @@
     connection.querySelector("span").textContent = is ? "Reconnecting" : "";
   }
 
+  const live = document.getElementById("live");
+  const CONNECT_AGAIN_MS = 3000;
+  let streaming = false;
+
   document.addEventListener("htmx:sse:error", () => away(true));
-  document.addEventListener("htmx:sse:after:connection", () => away(false));
-  document.addEventListener("htmx:error", (event) => { if (event.target.id === "live") away(true); });
+  document.addEventListener("htmx:sse:after:connection", () => { streaming = true; away(false); });
+  document.addEventListener("htmx:sse:close", () => { streaming = false; });
+
+  // A stream that has begun is opened again by its extension. One that never began, for the page was read while the master went
+  // away or was not ready yet, is tried again here.
+  setInterval(() => {
+    if (!live || streaming || document.hidden) return;
+    away(true);
+    htmx.ajax("GET", live.getAttribute("hx-sse:connect"), { source: live, swap: "none" }).catch(() => {});
+  }, CONNECT_AGAIN_MS);
 
   // ------------------------------------------------------------------------------------------------------- questions
 

@@ -3,6 +3,7 @@
   "use strict";
 
   const MOST_LINES = 5000;
+  const CONNECT_AGAIN_MS = 3000;
   const log = document.getElementById("log");
   const status = document.getElementById("following");
   if (!log) return;
@@ -38,9 +39,15 @@
   let over = false;
 
   function follow() {
-    source = new EventSource(address);
+    const mine = source = new EventSource(address);
     source.addEventListener("open", () => { status.textContent = "following"; });
-    source.addEventListener("error", () => { status.textContent = "reconnecting"; });
+    source.addEventListener("error", () => {
+      status.textContent = "reconnecting";
+      // The browser gives up after an answer that is no stream, such as that of a master that is not ready yet.
+      if (mine.readyState === EventSource.CLOSED) {
+        setTimeout(() => { if (mine === source && !over && !document.hidden) follow(); }, CONNECT_AGAIN_MS);
+      }
+    });
     source.addEventListener("end", () => { over = true; source.close(); status.textContent = "complete: the trial is over"; });
     source.addEventListener("line", (event) => {
       const follows = log.scrollTop + log.clientHeight >= log.scrollHeight - 40;

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, Route, async_playwright
 
 from resolute_master.domain.experiment import Experiment
 from support.api import PASSWORD
@@ -32,9 +33,14 @@ async def served(tmp_path: Path) -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def tab() -> AsyncIterator[Page]:
+def complaints() -> list[str]:
+    """What the console complained of: a test that provokes some takes them out."""
+    return []
+
+
+@pytest.fixture
+async def tab(complaints: list[str]) -> AsyncIterator[Page]:
     """A tab of a new profile; fails the test at its end for what the console complained of."""
-    complaints: list[str] = []
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(ARGUMENTS))
         page = await chromium.new_page()
@@ -101,3 +107,36 @@ async def test_every_page_keeps_its_own_policy_and_a_log_grows_while_it_is_looke
     line = {"taskId": trial.task_id, "log": "a new line\n"}
     await served.world.post("/api/v1/task/logs", {"logs": [line]}, token="", task=task)
     await tab.get_by_text("a new line").wait_for()
+
+
+@pytest.mark.parametrize("status", [0, 503])
+async def test_streams_that_could_not_begin_are_tried_again(
+    served: Browser, tab: Page, complaints: list[str], status: int
+) -> None:
+    """The page was read while the master went away (0: nobody answers), or was not ready yet."""
+    agent = await served.world.agent()
+    trial, _, task = await served.world.started(agent, name="digits")
+    await log_in(tab, served)
+    refused: list[str] = []
+
+    async def refuse_once(route: Route) -> None:
+        kind = route.request.url.partition("?")[0]
+        if kind in refused:
+            await route.continue_()
+        elif status:
+            refused.append(kind)
+            await route.fulfill(status=status, body="come again")
+        else:
+            refused.append(kind)
+            await route.abort()
+
+    await tab.route(re.compile("/det/events|/logs/follow"), refuse_once)
+    await tab.goto(str(served.world.server.make_url(f"/det/experiments/{trial.experiment_id}/trials/{trial.id}/logs")))
+    await tab.get_by_text("Reconnecting").wait_for()
+    await tab.get_by_text("Reconnecting").wait_for(state="hidden")
+    await tab.get_by_text("following").wait_for()
+    assert len(refused) == 2
+    line = {"taskId": trial.task_id, "log": "a new line\n"}
+    await served.world.post("/api/v1/task/logs", {"logs": [line]}, token="", task=task)
+    await tab.get_by_text("a new line").wait_for()
+    complaints[:] = [each for each in complaints if "Failed to " not in each]  # load what was refused
