@@ -33,6 +33,7 @@ BENCHMARKS = (
     "requests",
     "reads",
     "filtered",
+    "pages",
     "cost",
     "restart",
     "noisy",

@@ -60,7 +60,7 @@ class Interface:
             *experiment.PAGES,
             *code.PAGES,
             *compare.PAGES,
-            *trial.PAGES,
+            *trial.pages(),
             *log.PAGES,
             *self._checkpoints.pages,
             *queue.PAGES,

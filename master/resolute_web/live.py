@@ -40,7 +40,11 @@ GATHER_S = 0.3
 """Signals of so long are sent together."""
 
 PROGRESS_S = 1.0
-"""Of what only progresses there is at most one signal in so long."""
+"""Of what only progresses there is at most one signal in so long to a tab."""
+
+TOLD_A_SECOND = 150
+"""And to so many tabs in a second: each reads its page then, which takes some milliseconds of the master. So many watch as if
+they were alone; of more, each is told less often."""
 
 HEARTBEAT_S = 15.0
 """An idle stream says so often that it is there, and finds out whether anybody listens and still may."""
@@ -89,6 +93,8 @@ class Live:
         """What was last told of each entity with a state and a progress, to tell the two apart."""
         api.engine.on_commit(self._committed)
         self._closed = False
+        self._open = 0
+        """Tabs that listen."""
 
     def close(self) -> None:
         self._closed = True
@@ -125,12 +131,14 @@ class Live:
         tab = Tab()
         for topic in topics:
             self._listening.setdefault(topic, set()).add(tab)
+        self._open += 1
         try:
             await response.prepare(call.request)
             await self._tell(call, tab, response)
         except (ConnectionResetError, ResoluteError):
             pass  # the tab is gone, or its session: it asks again, and is told then
         finally:
+            self._open -= 1
             for topic in topics:
                 self._leave(topic, tab)
         return response
@@ -145,7 +153,7 @@ class Live:
             if CHANGED in kinds:
                 await response.write(_event(CHANGED, call.api.master_id))
             elif PROGRESS in kinds:
-                wait_s = progressed + PROGRESS_S - clock.monotonic()
+                wait_s = progressed + max(PROGRESS_S, self._open / TOLD_A_SECOND) - clock.monotonic()
                 if wait_s > 0:
                     await asyncio.sleep(wait_s)
                 progressed = clock.monotonic()

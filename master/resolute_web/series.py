@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from resolute_master.api.context import ApiContext
-from resolute_master.api.reading.series import series
+from resolute_master.api.reading.series import several_series
 from resolute_master.domain.ids import TrialId
+from resolute_master.domain.metrics import MetricReport
 from resolute_master.lifecycle.reports import number
 from resolute_master.store.base import MetricQuery
 from resolute_master.store.metric_chunks import NO_STEP, NUMBER, Chunk, whole
@@ -53,8 +54,13 @@ Summaries = Mapping[tuple[str, str], Summary]
 async def summaries_of(api: ApiContext, trial: TrialId) -> Summaries:
     """Of everything by step that the trial has reported as numbers. A name that was a number at one time and something else at
     another has no range, and makes no line."""
+    return await told_of(api, trial, await api.store.metric_chunks([trial]))
+
+
+async def told_of(api: ApiContext, trial: TrialId, known: Mapping[tuple[int, str], Sequence[Chunk]]) -> Summaries:
+    """The same, of the chunks of its groups."""
     found: dict[tuple[str, str], Summary] = {}
-    for (_, group), chunks in sorted((await api.store.metric_chunks([trial])).items()):
+    for (_, group), chunks in sorted(known.items()):
         together = whole(chunks)
         if together is None or together.last_step == NO_STEP:
             continue
@@ -92,8 +98,21 @@ def names_of(told: Iterable[tuple[str, str]], first: str) -> list[str]:
 async def line_of(api: ApiContext, trial: TrialId, group: str, name: str, most: int = MOST_POINTS) -> Sequence[Point]:
     """By step and at most so many: of each stretch the smallest and the largest, so that a spike of one report is drawn however
     many there are. What is not finite is left out."""
+    (line,) = (await lines_of(api, trial, group, [name], most)).values()
+    return line
+
+
+async def lines_of(
+    api: ApiContext, trial: TrialId, group: str, names: Sequence[str], most: int = MOST_POINTS
+) -> Mapping[str, Sequence[Point]]:
+    """The same of several names, by name."""
+    found = await several_series(api, trial, group, [(name,) for name in names], most=most)
+    return {name: _points(reports, name) for name, reports in zip(names, found, strict=True)}
+
+
+def _points(reports: Iterable[MetricReport], name: str) -> Sequence[Point]:
     points: list[Point] = []
-    for report in await series(api, trial, group, (name,), most=most):
+    for report in reports:
         value = _finite(report.metrics.get(name))
         if value is not None and report.steps_completed is not None:
             epoch = _finite(report.metrics.get("epoch", report.metrics.get("epochs")))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.deploy_story import Story, deploy_story
-from support.deployed_aws import deploy_world
+from support.deployed_aws import aws_world
 
 pytestmark = [
     pytest.mark.needs("machines"),
@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    with deploy_world(tmp_path_factory.mktemp("deploy")) as world:
+    with aws_world(tmp_path_factory.mktemp("deploy")) as world:
         try:
             yield deploy_story(world)
         except BaseException:

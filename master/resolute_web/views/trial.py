@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,13 +13,20 @@ from resolute.errors import NotFound
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call
 from resolute_master.api.reading.finders import find_experiment, find_trial, trial_at
+from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import CheckpointQuery
+from resolute_master.store.metric_chunks import Chunk
 from resolute_web.page import Page, data, page, see
-from resolute_web.series import Summaries, column_of, line_of, names_of, summaries_of
+from resolute_web.series import column_of, lines_of, names_of, summaries_of, told_of
 from resolute_web.trials import flat, lived, removed_checkpoints, row_of
 
 MOST_CHARTS = 8
+MOST_KEPT = 64
+"""Trials whose charts are kept: some tens of kilobytes each."""
+
+Chunks = Mapping[tuple[int, str], Sequence[Chunk]]
+"""What the reports of a trial come to, by trial and group."""
 
 
 async def find(call: Call) -> Trial:
@@ -64,20 +72,35 @@ async def overview(call: Call, trial: Trial) -> web.Response:
     )
 
 
-async def curves(call: Call, trial: Trial) -> web.Response:
-    """The charts of the page, by the metric's name, or of the one that is asked for; each has the lines of all groups."""
+class Curves:
+    """The charts of trials, kept while nothing was reported: a trial that many look at is drawn once a second and not for each."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[TrialId, str], tuple[Chunks, bytes]] = OrderedDict()
+
+    async def answer(self, call: Call, trial: Trial) -> web.Response:
+        """By the metric's name the charts of the page, or the one that is asked for; each has the lines of all groups."""
+        wanted = call.request.query.get("metric", "")
+        chunks = await call.api.store.metric_chunks([trial.id])
+        before = self._kept.pop((trial.id, wanted), None)
+        drawn = before[1] if before is not None and before[0] == chunks else await _drawn(call, trial, chunks, wanted)
+        self._kept[trial.id, wanted] = chunks, drawn
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return data(drawn)
+
+
+async def _drawn(call: Call, trial: Trial, chunks: Chunks, wanted: str) -> bytes:
     experiment = await find_experiment(call.api, trial.experiment_id)
-    told = await summaries_of(call.api, trial.id)
-    wanted = call.request.query.get("metric", "")
+    told = await told_of(call.api, trial.id, chunks)
     names = [wanted] if wanted else names_of(told, experiment.metric)[:MOST_CHARTS]
-    charts = {name: {"title": name, "lines": await _lines(call, trial, told, name)} for name in names}
-    return data(msgspec.json.encode({"charts": charts}))
-
-
-async def _lines(call: Call, trial: Trial, told: Summaries, name: str) -> Sequence[Mapping[str, Any]]:
-    groups = [group for group, each in told if each == name]
-    lines = [(group, await line_of(call.api, trial.id, group, name)) for group in groups]
-    return [column_of(group, points, begun=trial.started_at) for group, points in lines if points]
+    charts: dict[str, dict[str, Any]] = {name: {"title": name, "lines": []} for name in names}
+    for group in dict.fromkeys(group for group, _ in told):
+        own = [name for name in names if (group, name) in told]
+        for name, points in (await lines_of(call.api, trial.id, group, own)).items():
+            if points:
+                charts[name]["lines"].append(column_of(group, points, begun=trial.started_at))
+    return msgspec.json.encode({"charts": charts})
 
 
 async def elsewhere(call: Call, trial: Trial) -> web.Response:
@@ -87,8 +110,10 @@ async def elsewhere(call: Call, trial: Trial) -> web.Response:
 
 _AT = "/det/experiments/{experimentId}/trials/{trialId}"
 
-PAGES: Sequence[Page] = (
-    Page("GET", _AT, Action.VIEW, find, overview),
-    Page("GET", f"{_AT}/curves", Action.VIEW, find, curves),
-    Page("GET", "/det/trials/{trialId}", Action.VIEW, trial_at("trialId"), elsewhere),
-)
+
+def pages() -> Sequence[Page]:
+    return (
+        Page("GET", _AT, Action.VIEW, find, overview),
+        Page("GET", f"{_AT}/curves", Action.VIEW, find, Curves().answer),
+        Page("GET", "/det/trials/{trialId}", Action.VIEW, trial_at("trialId"), elsewhere),
+    )

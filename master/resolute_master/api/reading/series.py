@@ -37,24 +37,41 @@ async def series(
     """At most `most` reports of the group from step `first` to step `last`, by step: those with the smallest and the largest value
     of each name in each of so many stretches, and the first and the last of all. `most` must be 2 at least.
     """
+    (found,) = await several_series(api, trial, group, [names], most=most, first=first, last=last)
+    return found
+
+
+async def several_series(
+    api: ApiContext,
+    trial: TrialId,
+    group: str,
+    several: Sequence[Sequence[str]],
+    *,
+    most: int,
+    first: int | None = None,
+    last: int | None = None,
+) -> list[tuple[MetricReport, ...]]:
+    """The same for each of several lists of names: a group that has reported little is read once for all of them."""
     chunks = (await api.store.metric_chunks([trial], [group], first_step=first, last_step=last)).get((trial, group), ())
-    if not any(name in chunk.names for chunk in chunks for name in names):
-        return ()
+    known = {name for chunk in chunks for name in chunk.names}
     if sum(chunk.reports for chunk in chunks) <= max(READ_WHOLE, most):
-        return await _of_all(api, trial, group, names, most, first, last)
+        reports = await _all(api, trial, group, most, first, last) if known else ()
+        return await asyncio.to_thread(lambda: [thinned(reports, names, most) for names in several])
     pieces = [piece for chunk in chunks for piece in await _within(api, trial, group, chunk, first, last)]
-    steps = await asyncio.to_thread(_steps, pieces, names, most)
-    return await api.store.metrics_at(trial, group, steps)
+    found: list[tuple[MetricReport, ...]] = []
+    for names in several:
+        steps = await asyncio.to_thread(_steps, pieces, names, most) if known & set(names) else ()
+        found.append(await api.store.metrics_at(trial, group, steps) if steps else ())
+    return found
 
 
-async def _of_all(
-    api: ApiContext, trial: TrialId, group: str, names: Sequence[str], most: int, first: int | None, last: int | None
+async def _all(
+    api: ApiContext, trial: TrialId, group: str, most: int, first: int | None, last: int | None
 ) -> tuple[MetricReport, ...]:
     """Few enough to look at each."""
     limit = max(READ_WHOLE, most)
     query = MetricQuery(trial=trial, groups=(group,), first_step=first, last_step=last, limit=limit)
-    reports = await api.store.ordered_metrics(query)
-    return await asyncio.to_thread(thinned, reports, names, most)
+    return await api.store.ordered_metrics(query)
 
 
 def thinned(reports: Sequence[MetricReport], names: Sequence[str], most: int) -> tuple[MetricReport, ...]:
