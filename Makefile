@@ -15,8 +15,8 @@ CLOUD ?=
 LINTERS := ruff mypy pyright imports
 .PHONY: demo quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults nightly hostile lock audit sbom clean
 
-demo: $(VENV)/$(if $(STORAGE)$(CLOUD),dev,demo).ready # STORAGE=s3 and CLOUD=aws need moto, of the tests
-	$(if $(CLOUD),PYTHONPATH=tests $(BIN)/python -m demo.cloud,$(BIN)/python -m demo) $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
+demo: $(VENV)/$(if $(STORAGE)$(CLOUD),dev,demo).ready # STORAGE=s3 and CLOUD=aws or gcp need fakes of the tests
+	$(if $(CLOUD),PYTHONPATH=tests $(BIN)/python -m demo.cloud $(CLOUD),$(BIN)/python -m demo) $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
 
 # A run starts hundreds of processes: each would compile all modules again.
 quick test search: export PYTHONDONTWRITEBYTECODE :=

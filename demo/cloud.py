@@ -1,26 +1,51 @@
-"""`make demo CLOUD=aws`: a production cluster from nothing to nothing, on an AWS of this machine.
+"""`make demo CLOUD=aws` and `make demo CLOUD=gcp`: a production cluster from nothing to nothing, on a cloud of this machine.
 
-Terraform and its provider are the real ones, and so are boto3, PostgreSQL and the machines' user data; the account is moto, and its
-machines are processes in namespaces of their own. Needs root, Terraform with the AWS provider, and PostgreSQL.
+Terraform, the vendor's client libraries, PostgreSQL and the machines' boot scripts are real. The account of AWS is moto, with
+the real provider of Terraform. That of Google Cloud is a fake that is held against Google's discovery documents, with a
+provider that is made of the published schema. Machines are processes in namespaces of their own. Needs root, Terraform and
+PostgreSQL, and for AWS a mirror of its provider.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from support.booted_machines import can_boot
 from support.deploy_story import Story, deploy_story
+from support.deployed import DeployWorld
 from support.deployed_aws import aws_world
+from support.deployed_gcp import google_world
 from support.postgres import find_programs
 from support.terraform import terraform_runs
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A cloud of this machine, and whether Terraform runs on it; `needs` says what it takes."""
+
+    world: Callable[[Path], AbstractContextManager[DeployWorld]]
+    runs: Callable[[], bool]
+    needs: str
+
+
+STAGES: Mapping[str, Stage] = {
+    "aws": Stage(
+        world=aws_world,
+        runs=terraform_runs,
+        needs="terraform, and a mirror of the AWS provider (RESOLUTE_TERRAFORM_MIRROR)",
+    ),
+    "gcp": Stage(world=google_world, runs=lambda: shutil.which("terraform") is not None, needs="terraform"),
+}
 NEEDS = (
     (can_boot, "root, `ip` and network namespaces, for the machines"),
-    (terraform_runs, "terraform, and a mirror of the AWS provider (RESOLUTE_TERRAFORM_MIRROR)"),
     (lambda: find_programs() is not None, "PostgreSQL, for the database"),
 )
 
@@ -41,15 +66,19 @@ def claims(story: Story) -> dict[str, bool]:
 def main() -> int:
     """0 when every claim was proven."""
     console = Console(highlight=False, soft_wrap=True)
-    missing = [what for there, what in NEEDS if not there()]
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in STAGES:
+        console.print(f"CLOUD={name}: there is no such demonstration; take {' or '.join(STAGES)}.", style="red")
+        return 2
+    stage = STAGES[name]
+    missing = [what for there, what in (*NEEDS, (stage.runs, stage.needs)) if not there()]
     if missing:
         console.print(f"This demonstration needs {'; '.join(missing)}.", style="red")
         return 1
     with (
         tempfile.TemporaryDirectory(prefix="resolute-demo-cloud-") as directory,
-        aws_world(Path(directory)) as world,
+        stage.world(Path(directory)) as world,
     ):
-        console.print(f"An AWS account answers at {world.account.url}")
         try:
             told = claims(deploy_story(world, lambda text: console.print(text, markup=False)))
         except AssertionError as error:

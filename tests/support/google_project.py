@@ -61,6 +61,10 @@ def _email(values: Json) -> str:
     return f"{values['account_id']}@{values['project']}.iam.gserviceaccount.com"
 
 
+def _whole(values: Json) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
 @dataclass(slots=True)
 class Refusals:
     """What goes wrong: the words with which resources of a type are not made or removed, or operations of a database fail."""
@@ -128,7 +132,7 @@ class GoogleProject:
         with self._lock:
             if type_ in self.refusals.creates:
                 raise RefusedResource(self.refusals.creates[type_])
-            id_ = IDS.get(type_, lambda v: json.dumps(v, sort_keys=True))(values)
+            id_ = IDS.get(type_, _whole)(values)
             if type_ == "google_compute_instance" and not self.exists(type_, values):
                 self.made.pop((type_, id_), None)  # one of that name was ended by the command
             if (type_, id_) in self.made:
