@@ -1,18 +1,17 @@
 """Python's garbage collection without long pauses.
 
-Left to itself, Python collects whenever so many objects were made more than let go of: in the middle of a turn of the event loop,
-or in a thread that makes a list of everything, with every thread at a stand. And a full collection looks at every container in the
-process: with ten thousand jobs that are millions, and the master stands still for half a second.
+By default, Python collects when the allocated objects exceed the freed ones by a threshold: in the middle of a turn of the event
+loop, or in a thread that builds a large list, while all threads wait. A full collection visits every container of the process:
+with ten thousand jobs these are millions, and the master is blocked for half a second.
 
-What the master keeps and what a request needs, it lets go of by itself: neither has cycles, so the count of references frees it.
-What is left are a few cycles of libraries. So the master collects at moments of its own, as one thing among those that the event
-loop does, and looks at few objects at once: whatever has survived a look, and whatever came in such a number that a look would take
-long, is set aside and not looked at again (`gc.freeze`).
+The data of the master and of requests has no cycles, so reference counting frees it. A few cycles of libraries remain. So the
+master collects at times of its own choice, as one task of the event loop, and visits few objects at once: objects that survive a
+collection, and objects in such numbers that a collection would take long, are frozen and not visited again (`gc.freeze`).
 
-What was set aside and is part of a dead cycle, then or later, is lost until everything is looked at. That is done rarely, but also
-as soon as the process has grown much since the last time, so what is lost is bounded, whoever makes the cycles: between two looks
-at everything the process grows by `LEAST_GROWTH` blocks of memory, or by half when that is more, and by what comes until it is
-asked again, `ASKED_AFTER` objects and those of one moment. No dead object takes less than a block.
+Frozen objects in a dead cycle leak until the next full collection. That runs rarely, but also as soon as the process has grown
+much since the last one, so the leak is bounded: between two full collections the process grows by `LEAST_GROWTH` blocks of memory,
+or by half if that is more, plus the allocations until the next check, `ASKED_AFTER` objects and those of one turn. No dead object
+takes less than a block.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Carries out the removal of files of checkpoints and of TensorBoard, and says what is left when it is done.
+"""Removes files of checkpoints and of TensorBoard, and reports the remaining ones.
 
-The manifest goes first, or is written anew without what will be gone: a checkpoint never promises more than there is, however far
-the rest of the removal gets. Several removals run at once, those of one checkpoint in their order. A storage that is away is asked
-again until it answers, and meanwhile the removals of other experiments go on.
+The manifest is removed first, or rewritten without the files to remove: a manifest never lists missing files, even if the removal
+is interrupted. Several removals run concurrently, those of one checkpoint in order. Requests to an unavailable storage are retried
+until it answers, without delaying the removals of other experiments.
 """
 
 from __future__ import annotations

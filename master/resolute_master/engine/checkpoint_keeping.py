@@ -1,7 +1,7 @@
-"""Applies the counts of an experiment's checkpoints by themselves: when it ends, and while it runs as newer ones come.
+"""Applies the checkpoint counts of an experiment: when it ends, and while it runs and saves newer ones.
 
-The end is an order in the outbox, and so survives the master. What is looked at while an experiment runs is not: the next
-checkpoint has it looked at again.
+The order at the end is in the outbox, and so survives the master. The checks during the run are not stored: the next checkpoint
+repeats them.
 """
 
 from __future__ import annotations

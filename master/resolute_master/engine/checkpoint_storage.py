@@ -1,7 +1,7 @@
-"""How the master opens the checkpoint storage of an experiment.
+"""Opens the checkpoint storage of an experiment for the master.
 
-Experiments name their storage and tasks write to it: below a directory that is named, no link is followed and no file of another
-owner is read (`resolute.beneath`). The master's own files are no storage, whatever name leads to them.
+Experiments name their storage and tasks write to it. Below the named directory, the master follows no link and reads no file of
+another owner (`resolute.beneath`). The master's own files are never a storage, whatever name leads to them.
 """
 
 from __future__ import annotations

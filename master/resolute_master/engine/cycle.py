@@ -1,8 +1,8 @@
 """One cycle, as a deterministic function of memory, commands, time and entropy.
 
-    commands -> rules -> what is due -> the plan of each pool (`decision.plan_pool`) -> one change
+    commands -> rules -> due timeouts -> the plan of each pool (`decision.plan_pool`) -> one change
 
-The engine commits the change and only then lets the memory absorb it; replay does the same without a store.
+The engine commits the change and only then applies it to the memory; replay does the same without a store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The task around the cycles: inbox, commit, replies, effects, news.
+"""The task that runs the cycles: inbox, commit, replies, effects, notifications.
 
-All other tasks only submit commands and may wait for the reply, which comes when the change is durable. A command that holds what
-cannot be stored is refused alone: its cycle is decided again without it. A store that fails stops the engine: nothing is half
-stored, the callers are told, and the next start goes on from what is stored.
+All other tasks only submit commands and may wait for the reply, which comes when the change is durable. A command with a value that
+cannot be stored is refused alone: its cycle is decided again without it. A failing store stops the engine: nothing is stored
+partially, the callers get an error, and the next start continues from the stored state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which stored lines of trials' logs the log policies of their experiments are about.
+"""Matches stored lines of trials' logs with the log policies of their experiments.
 
 Lines are matched after they are stored and before their sender gets the answer: a master that is killed in between receives
-the same lines again, leaves those that it has out of the store, and looks through them again. So no line is overlooked, and an
-agent that waits until the output of a task is stored reports no end of a task before its last line has been looked at.
+the same lines again, skips those that are stored, and matches all of them again. So no line is missed, and an agent that waits
+until the output of a task is stored reports no end of a task before its last line is matched.
 """
 
 from __future__ import annotations

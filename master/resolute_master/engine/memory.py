@@ -1,7 +1,7 @@
-"""What a cycle works on: the committed state, and what is derived from it incrementally.
+"""The working data of a cycle: the committed state, and values derived from it incrementally.
 
-The derived parts (pool snapshots, the heap of deadlines) are functions of the state: a replay that starts from a journal snapshot
-builds them afresh and decides the same.
+The derived values (pool snapshots, the heap of deadlines) are functions of the state: a replay that starts from a journal snapshot
+rebuilds them and decides the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The whole state in the journal, from time to time, so that a replay need not begin at the beginning.
+"""Writes the whole state to the journal at intervals, so that a replay can start from there.
 
-What is in the state never changes, so a list of it, taken between two cycles, is the state of that moment for as long as it is
-kept. It is written out beside the cycles, a little at a time: with ten thousand jobs that is seconds of work, and the event loop
-must not stand still for it.
+Entities are immutable, so a list of them, taken between two cycles, stays a consistent state for as long as it is kept. It is
+written in small parts beside the cycles: with ten thousand jobs this is seconds of work, which must not block the event loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Agents: registration, what they report, and their loss.
+"""Agents: registration, reports, and loss.
 
-An agent whose link is down keeps its containers for the pool's reconnect wait, because they go on running; after that, or on the
-cloud's word that the machine is gone, everything on it has failed with the machine and is placed elsewhere.
+A disconnected agent keeps its containers for the pool's reconnect wait, because they continue to run. After that, or when the
+cloud reports that the machine is gone, all its work has failed with the machine and is placed elsewhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""When a limit is reached, and what follows from one that was: pure, from an account's own value.
+"""When a limit is reached, and the consequences: pure, from an account's own value.
 
-A limit is reached when what was spent plus a save and the end after it, at the present rate, come to it; what is at prices of the
-market is reckoned at what those may rise to meanwhile. From then on nothing new is begun and what runs is asked to save and end
-(the landing): so the limit is kept, the save included. A limit per day or month lets go on when the next one begins, in UTC; one
-of an experiment as a whole only when it is raised.
+A limit is reached when the cost so far plus a save and the following end, at the current rate, add up to it; market prices are
+calculated with their possible rise meanwhile. From then on no new work starts, and running work is asked to save and end (the
+landing), so that the limit holds including the save. A limit per day or month is lifted when the next one begins, in UTC; a limit
+of a whole experiment only when it is raised.
 """
 
 from __future__ import annotations

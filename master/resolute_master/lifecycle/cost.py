@@ -1,8 +1,8 @@
-"""The use of the paid time: the ledger by pool, machine, user, workspace, experiment, job or day, between two moments.
+"""The use of the paid time: the ledger by pool, machine, user, workspace, experiment, job or day, between two times.
 
-A slot's time costs the price that its machine had then, spread evenly over its slots. Time with a task is that of the task's
-job; boots and idle time belong only to the pool and the machine, and have an empty key when grouped by any
-else. So the lines of each grouping sum to the same total, which is what was paid.
+A slot's time costs the price of its machine at that time, divided evenly among its slots. Time with a task belongs to the task's
+job. Boots and idle time belong only to the pool and the machine, and have an empty key in all other groupings. So the lines of
+each grouping add up to the same total, which is the amount paid.
 """
 
 from __future__ import annotations

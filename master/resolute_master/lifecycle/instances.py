@@ -1,7 +1,8 @@
 """Machines of elastic pools: from the recorded intent to the end of the bill.
 
-The row comes first: an instance that is to RUN is the order to launch it, one that is to STOP the order to end it, repeated by
-the reconciler until the cloud agrees. `apply_plan` writes what `plan_scale` decided; the other functions record the cloud's word.
+The row is stored first: an instance with the goal RUN is the order to launch it, one with the goal STOP the order to end it,
+repeated by the reconciler until the cloud agrees. `apply_plan` stores the decisions of `plan_scale`; the other functions record
+the cloud's reports.
 """
 
 from __future__ import annotations

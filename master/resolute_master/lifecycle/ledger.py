@@ -1,14 +1,14 @@
-"""Where the paid time went: every slot-second of every machine is booked once.
+"""The use of the paid time: every slot-second of every machine is booked once.
 
-- *starting*: from the paid start of the machine to its agent's first word, and from each assignment to the first step; of what
-  finished without a word of steps, to the beginning of its program
-- *useful*: step time whose result was kept
-- *checkpointing*: time the step loop stood still for a save; after an acknowledged preemption, up to the exit
-- *lost*: step time that was done again later, and from the last kept step to an unnoticed end
-- *idle*: the rest: paid slot time with no task
+- *starting*: from the paid start of the machine to its agent's first message, and from each assignment to the first step; for work
+  that finished without reporting steps, to the start of its program
+- *useful*: time of steps whose result was kept
+- *checkpointing*: time that a save blocked the step loop; after an acknowledged preemption, up to the exit
+- *lost*: time of steps that were repeated later, and from the last kept step to an end without a notice
+- *idle*: the rest: paid slot time without a task
 
-Per slot the five sum to the paid time: a slot's time is cut into spans without gaps, and each span into these parts. What is
-asked for between two moments is the part of the spans that lies there.
+Per slot, the five add up to the paid time: a slot's time is cut into spans without gaps, and each span into these parts. A query
+between two times returns the parts of the spans in between.
 """
 
 from __future__ import annotations

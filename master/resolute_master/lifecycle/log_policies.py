@@ -1,7 +1,7 @@
-"""Log policies: what a line in a trial's log means for its later runs.
+"""Log policies: the effect of a line in a trial's log on its later runs.
 
-The run that wrote the line goes on. What was found is kept with the trial; it counts at the trial's next failure
-(`trials.allocation_ended`), and a run that waits for slots at this moment heeds it already.
+The run that wrote the line continues. The match is stored with the trial; it applies at the trial's next failure
+(`trials.allocation_ended`), and at once to a run that is pending.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A line of jobs: the jobs of one priority in one pool, and a place in it that is given by hand.
+"""The queue of one priority in one pool, and places in it that are set by hand.
 
 Positions are seconds since 1970, so that a new job, whose position is its submission time, is behind all others. A job
-that is moved gets the middle of its new neighbours' positions. Numbers run out after some twenty halvings of a second; then
-the jobs around the gap are spread over the nearest room that is wide enough, in the same change.
+that is moved gets the mean of its new neighbours' positions. After some twenty halvings of a second no number is left; then the
+same change renumbers the jobs around the gap over the nearest range that is wide enough.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Accounts of spending: updated with each change of held and paid slots; work ends gracefully at a limit.
 
-An experiment and a workspace spend on the slots that their work holds, from the assignment to the end, at the price that their
-machines have at each moment; a pool spends on its machines, from the paid start to the end of the bill, boots and idle time
-included. A booking is in the same commit as what it books: a master that is killed goes on with exact figures, those of the time
-it was away included.
+The accounts of an experiment and a workspace cover the slots that their work holds, from the assignment to the end, at the price of
+the machines at each time. The account of a pool covers its machines, from the paid start to the end of the bill, including boots
+and idle time. A booking is in the same commit as its cause: a master that is killed resumes with exact figures, including the time
+of the outage.
 """
 
 from __future__ import annotations

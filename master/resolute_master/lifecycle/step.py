@@ -1,7 +1,7 @@
-"""A working copy of the cluster for one cycle: rules read and write it, nothing else happens.
+"""A working copy of the cluster for one cycle: rules read and write it, without side effects.
 
-Reads go through to the committed state; writes stay here until the engine has stored them. A command is an `attempt`: what it has
-written is taken back when it is refused.
+Reads go through to the committed state; writes stay here until the engine has stored them. Each command is an `attempt`: its
+writes are undone when it is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Usage of pools with `usage_half_life`: recorded with each change of held slots, so that nothing is lost.
 
-A row is kept for each user of a workspace, from the first slot until all is forgotten. A booking is in the same commit as what it
-books, so a master that is killed goes on with exact figures, and what ran while it was away counts by what really ran.
+There is a row for each user of a workspace, from the first slot until the usage has decayed. A booking is in the same commit as its
+cause, so a master that is killed resumes with exact figures, and an outage counts by what really ran.
 """
 
 from __future__ import annotations
