@@ -1,10 +1,10 @@
-"""What a new machine is given so that it can join: pure rendering, no environment, no cloud.
+"""The boot data with which a new machine joins: pure rendering, no environment, no cloud.
 
-A machine receives at boot the address of its master, its own identity and a token for a single join. The local cloud writes that
-as `agent.json` into the machine's directory; a cloud that takes user data is given a script which `render_boot_script`
-writes from the same value. That script starts the agent from the wheel that the master serves, reports a boot that fails,
-and powers the machine off when the boot fails, when the agent says so, or when no master has been heard for too long, also
-if no agent ever ran: a machine without its master ends itself.
+A machine receives at boot the address of its master, its own identity and a token for a single join. The local cloud writes them
+as `agent.json` into the machine's directory; a cloud with user data gets a script that `render_boot_script` renders from the same
+value. That script starts the agent from the wheel that the master serves and reports a failed boot. It powers the machine off
+when the boot fails, when the agent requests it, or after too long without contact to a master, also if no agent ever ran: a
+machine without its master ends itself.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """When a pool gives up launching for a while, because launches fail in a row. Pure.
 
-A launch counts as failed when it was refused, at once or later, and no other offer of the pool with as many slots could be asked in
-its place. The pool gives up on the last of `launch_error_retries` failures and one more, each of a launch that was decided within
-`launch_error_timeout` of the moment from which the pool could ask again; a machine that is granted ends the row. So a pause that is
-longer than the timeout (a used-up quota, a back-off) does not. After that nothing is asked for during `launch_error_timeout`, and
-work that the pool's machines cannot hold fails. Then the row begins anew. A timeout of 0 counts nothing.
+A launch counts as failed when it was refused, at once or later, and no other offer of the pool with as many slots was available.
+The pool gives up at `launch_error_retries` + 1 failures in a row, each of a launch that was decided within `launch_error_timeout`
+of the time from which the pool could retry; a granted machine resets the count. So a pause that is longer than the timeout (an
+exhausted quota, a back-off) does not reset it. After that the pool requests nothing for `launch_error_timeout`, and work that its
+machines cannot hold fails. Then the count restarts. A timeout of 0 counts nothing.
 
-Where failures are counted, a request that the cloud calls wrong is asked again after a back-off: it fails, and the row goes on.
-Without a timeout it waits for a person.
+Where failures are counted, a request that the cloud calls invalid is retried after a back-off: it fails, and counts. Without a
+timeout it waits for an operator.
 
-The outcome of each launch is kept in the belief about its offer, and the newest of a pool's is the pool's own.
+The outcome of each launch is stored in the belief about its offer, and the newest of a pool's is the pool's own.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What may be bought, made from types, zones and markets; what it costs now, and what that rests on. Pure.
+"""The offers of a pool, made from types, zones and markets; their current prices, and the sources of these. Pure.
 
-An offer's id says all that tells it from others, and nothing that changes: `aws/us-east-1a/g5.xlarge/spot`,
-`gcp/us-central1-b/n1-standard-8+1x-nvidia-tesla-t4/on_demand`, `aws/us-east-1a/p5.48xlarge/reserved/cr-0abc`. What was
-learnt of an offer is kept under its id, whatever becomes of its price.
+An offer's id contains everything that distinguishes it from others, and nothing that changes: `aws/us-east-1a/g5.xlarge/spot`,
+`gcp/us-central1-b/n1-standard-8+1x-nvidia-tesla-t4/on_demand`, `aws/us-east-1a/p5.48xlarge/reserved/cr-0abc`. The history of an
+offer is stored under its id, whatever its price becomes.
 
-A price is the operator's own, or else the cloud's word of the moment, or else the shipped table's. One that none of
-them knows is unknown: it is never 0 and never ranked before a known one. A spot price is not assumed to be below the
-on-demand price. Capacity that is reserved is paid for already, so that using it costs nothing more.
+A price is the operator's own, or else the cloud's current one, or else that of the shipped table. If none of them has one, the
+price is unknown: it is never 0 and never ranked before a known one. A spot price is not assumed to be below the on-demand price.
+Reserved capacity is already paid for, so using it has no extra cost.
 """
 
 from __future__ import annotations

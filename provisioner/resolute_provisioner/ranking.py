@@ -1,12 +1,12 @@
-"""What an offer really costs: its price, raised by what was learnt of it. Pure.
+"""The expected price of an offer: its price, raised by its history. Pure.
 
     expected price = price x (1 + interruptions per hour x (join + restart)
                                 + (join + refusals per grant x delay + dead boots per join x boot timeout) / use)
 
-All times in hours. An interruption costs the boot of another machine and the work and restore of a restart; a refusal
-costs the wait for the next try; a machine that never joins is paid for until it is given up. What it takes to get a
-machine once is spread over the time that one is used (`USE_H`). Nothing is assumed of an offer that was never tried,
-except that spot machines are taken back now and then.
+All times in hours. An interruption costs the boot of another machine and the work and restore of a restart; a refusal costs the
+wait for the next attempt; a machine that never joins is paid for until it is given up. The cost of getting a machine is spread
+over its time of use (`USE_H`). An untried offer is assumed to have no failures, except that spot machines are interrupted
+occasionally.
 """
 
 from __future__ import annotations

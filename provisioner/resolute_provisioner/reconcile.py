@@ -1,9 +1,9 @@
-"""Carries out what was decided and recorded, and reports what the cloud says. It decides nothing.
+"""Carries out recorded decisions, and reports the state of the cloud. It decides nothing.
 
-The ledger (the master's instance rows) is the truth about what is wanted; the cloud's list by cluster tag is the truth
-about what exists. `Reconciler` compares the two again and again: a recorded instance that was never launched is
-launched with its token, one that is to stop is terminated until the list agrees, a machine that no row knows is a stray
-and is terminated. So a lost reply, a lost wake-up or a restart at any point costs time and never a machine.
+The ledger (the master's instance rows) is the desired state; the cloud's list by cluster tag is the actual state. `Reconciler`
+compares them at intervals: it launches a recorded instance that was never launched, with its token; it terminates one that should
+stop until the list agrees; and it terminates a machine without a row as a stray. So a lost reply, a lost wake-up or a restart at
+any point costs time and never a machine.
 """
 
 from __future__ import annotations

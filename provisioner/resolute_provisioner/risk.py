@@ -1,11 +1,11 @@
-"""What outcomes teach about an offer. Pure: each function takes a belief and returns the next one.
+"""The history of an offer. Pure: each function takes a belief and returns the next one.
 
-An offer that was refused is left alone for a while that doubles with each further refusal; machines that start and
-never join trip a slower breaker of their own, because each of them is paid for; a used-up quota stops the offer and
-its family for ten minutes; a request that the cloud calls wrong stops it until a person has changed something (where a pool
-counts failed launches, it is tried again after its back-off: `launch_errors`).
+A refused offer is skipped for a time that doubles with each further refusal. Machines that start and never join trip a separate,
+slower breaker, because each of them costs money. An exhausted quota stops the offer and its family for ten minutes. A request that
+the cloud calls invalid stops the offer until an operator has changed the configuration (where a pool counts failed launches, it is
+retried after its back-off: `launch_errors`).
 
-What an offer is worth beyond its price is in `ranking`.
+`ranking` computes the expected price.
 """
 
 from __future__ import annotations

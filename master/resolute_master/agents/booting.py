@@ -1,7 +1,7 @@
-"""The doors for machines that boot: the agent's wheel, and a report of a boot that failed.
+"""The endpoints for booting machines: the agent's wheel, and the report of a failed boot.
 
-The wheel is public: it is the open source of the agent, and machines check it against the hash in their user data. A
-report is taken with the machine's join token alone, which is good for nothing else than joining and this.
+The wheel is public: it is the open source of the agent, and machines check it against the hash in their user data. A report is
+authenticated by the machine's join token alone, which is valid only for joining and for this report.
 """
 
 from __future__ import annotations

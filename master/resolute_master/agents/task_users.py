@@ -1,6 +1,6 @@
 """The account of a task on the machines: decided by the master, so that it is the same on each machine at any time.
 
-The account of the workspace counts before that of the owner, and both before `security.default_task`. Without any of them a
+The account of the workspace precedes that of the owner, and both precede `security.default_task`. Without any of them a
 container runs as the user of its image's engine (root by default), and a plain process as a number derived from the owner's id.
 """
 

@@ -1,7 +1,7 @@
-"""Hyperparameters that are there only where others have certain values: the key `when` of a specification.
+"""Hyperparameters that exist only with certain values of others: the key `when` of a specification.
 
-`when` names choices by their path from the top (`optimizer.name`), each with the values at which the hyperparameter is there. One
-that depends on a choice that is not there itself is not there either. What is not there is missing from the point.
+`when` names choices by their path from the top (`optimizer.name`), each with the values with which the hyperparameter exists. A
+hyperparameter that depends on an absent choice is absent too. Absent hyperparameters are missing from the point.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """`async_halving` and `adaptive_asha`: brackets of asynchronous successive halving.
 
-In a bracket every trial begins at rung 0. Rung i requires `units[i]`; a trial that has trained this far is on the rung's board
-with its metric. One in `divisor` goes on to the next rung. Two forms:
+In a bracket every trial starts at rung 0. Rung i requires `units[i]`; a trial that has trained this far is on the rung's board
+with its metric. One in `divisor` continues to the next rung. There are two forms:
 
-- stopping: at its report a trial is among the best so far and goes on, or is stopped;
-- promoting: it waits without slots, and goes on as soon as it is among the best, which later reports of others may bring about.
+- stopping: at its report a trial that is among the best so far continues, any other is stopped;
+- promoting: a trial waits without slots, and continues as soon as it is among the best, which later reports of others may cause.
 
 The time metric of its validations, or the lengths that it completes, measure how far a trial has trained.
 

@@ -1,8 +1,8 @@
-"""The port of every search method, and the bookkeeping that all of them share.
+"""The port of every search method, and their shared bookkeeping.
 
 A search is (state, event) -> (state, actions). Its state is one `Search` and a `SearchTrial` for each trial: an event changes the
-first and the rows that it concerns. The engine stores them with the event, so that a search goes on after any crash exactly
-where it was; the same seed with the same order of events gives the same search.
+first and the affected rows. The engine stores them with the event, so that a search resumes after any crash exactly where it
+was; the same seed with the same order of events gives the same search.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`pbt`: a population that trains in rounds; after each the worst make room for changed copies of the best.
+"""`pbt`: a population that trains in rounds; after each the worst are replaced by changed copies of the best.
 
-A round ends when every trial has trained its length or has ended. The best go on from where they are. Each of the worst is stopped,
-and a new trial begins from the checkpoint of one of the best, with hyperparameters that are drawn anew or perturbed.
+A round ends when every trial has trained its length or has ended. The best continue. Each of the worst is stopped, and a new trial
+starts from the checkpoint of one of the best, with hyperparameters that are drawn again or perturbed.
 
 Source: Jaderberg et al., "Population Based Training of Neural Networks", 2017, with truncation selection.
 """

@@ -1,7 +1,7 @@
-"""`optuna`: points that a sampler proposes from the results so far. The sampler works outside of the rules and may take its time.
+"""`optuna`: points that a sampler proposes from the results so far. The sampler runs outside of the rules and may take its time.
 
-What it proposes enters as an event like any other, so that a search can be run again from its journal. The first trials are drawn
-by the search itself; then one is asked for whenever there is room for one more, and nothing waits meanwhile but its place.
+A proposal enters as an event like any other, so that a search can be replayed from its journal. The search itself draws the first
+trials; then it requests a proposal whenever another trial may start, and only that trial waits for it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Summaries of metric reports, kept as the reports come: of each group of a trial a few hundred chunks at most.
+"""Summaries of metric reports, updated with each report: for each group of a trial at most a few hundred chunks.
 
-A chunk says of consecutive steps what each name came to. Those that follow each other can be put together: a group's summary is
-that of its chunks. Each names the steps of its extremes, for charts of series that have more points than a chart.
+A chunk summarises each name over consecutive steps. Adjacent chunks can be merged: a group's summary is that of its chunks. Each
+records the steps of its extremes, for charts of series with more points than the chart.
 
-Pure: reports in, chunks out. A report that continues the last chunk extends it; for all else the chunks around it are made
-anew from their rows, which are about as many as a chunk holds.
+Pure: reports in, chunks out. A report that continues the last chunk extends it; otherwise the surrounding chunks are rebuilt from
+their rows, which are about as many as a chunk holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads on which the master's own work depends: while the store is away they wait for it, as its writes do.
+"""Reads that the master's own work depends on: while the store is unavailable they wait for it, as writes do.
 
 A caller of the API gets an error that the store does not answer, and retries; the engine has no caller.
 """

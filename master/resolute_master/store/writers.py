@@ -1,8 +1,8 @@
 """Many small appends become few transactions, without a timer.
 
-While one batch is being written, what arrives waits; a turn of the event loop after the write has ended, all that waits is the
-next batch. So a lone append is written at once, and under load batches grow by themselves. A full batch need not wait: the store
-is given it while the one before is still written, and can make its rows ready meanwhile.
+While one batch is being written, new items wait; a turn of the event loop after the write has ended, all waiting items form the
+next batch. So a single append is written at once, and under load batches grow by themselves. A full batch need not wait: the store
+receives it while the previous one is still being written, and can prepare its rows meanwhile.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Moving work so that a machine may end, or a smaller one takes its place. Pure.
+"""Moving work so that a machine may end, or a smaller one replaces it. Pure.
 
-Machines are left half empty by work that ended. What remains on one may fit on the free slots of others, or on a cheaper
-machine; then the machine is drained: its work saves, ends, and goes on there. That pays when
+Work that ends leaves machines half empty. The rest of one may fit on the free slots of others, or on a cheaper machine; then the
+machine is drained: its work saves, ends, and resumes there. That pays when
 
     saving per hour x expected remaining time  >=  margin x cost of the move
 
-Run times are heavy-tailed: what has run for an hour is expected to run for another. The saving lasts until the longest of the
-machine's work would have ended, the cost is a restart of all of it, and with another machine that machine's boot.
+Run times are heavy-tailed: work that has run for an hour is expected to run for another. The saving lasts until the longest of the
+machine's work would have ended; the cost is a restart of all of it, and the boot of another machine if one is needed.
 
-One machine at a time is drained, and none while anything waits: free slots belong to what waits first. And one at a time is on its
-way for a move, of whatever market: whether a second one pays is seen when the first is there.
+One machine at a time is drained, and none while work is pending, which has priority for free slots. And one machine at a time is
+launched for a move, on any market: whether a second one pays is decided when the first has joined.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which machines are given back. Pure.
+"""Which machines are released. Pure.
 
-Those that are broken, going or drained go whatever the work is; those over the maximum go after what they run has moved;
-of the others go those that came for a gang which cannot be completed, those that no work waits for any more, and those
+Machines that are broken, under notice or drained are released in any case; machines over the maximum after their work has moved;
+of the others those that were launched for a gang which cannot be completed, those that no work waits for any more, and those
 that have idled long enough.
 """
 

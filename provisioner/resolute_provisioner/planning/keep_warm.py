@@ -1,8 +1,8 @@
 """How long a machine without work is kept. Pure.
 
-Ending a machine too early costs the next work a boot; keeping it costs its price. A cheap machine is therefore worth keeping
-longer than a dear one for the same chance of new work: with `max_idle_cost` each may idle until its idle time has cost so
-much, and never shorter than the pool's idle period.
+Ending a machine too early costs the next work a boot; keeping it costs its price. So for the same chance of new work, a cheap
+machine is worth keeping longer than an expensive one: with `max_idle_cost` each machine may idle until its idle time has cost this
+amount, and never for less than the pool's idle period.
 """
 
 from __future__ import annotations

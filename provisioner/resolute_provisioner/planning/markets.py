@@ -1,10 +1,10 @@
-"""Which markets waiting work may use now, and which running work moves to another one. Pure.
+"""Which markets pending work may use now, and which running work moves to another one. Pure.
 
-Work with a deadline follows uniform progress (`deadline`), other work the policy of its pool (`SpotFallback`). Where spot
-is not known to be cheaper, nothing waits for it and nothing moves back to it.
+Work with a deadline follows uniform progress (`deadline`), other work the policy of its pool (`SpotFallback`). If spot is not known
+to be cheaper, no work waits for it or moves back to it.
 
-A move costs a restart and nothing else: the new machine is asked for under a name of its own (`MOVE_PREFIX`) while the
-work goes on, and only when it is there is the old machine drained, which makes the work save and start again.
+A move costs one restart: the new machine is requested under a separate name (`MOVE_PREFIX`) while the work continues. The old
+machine is drained only when the new one has joined; then the work saves and restarts.
 """
 
 from __future__ import annotations

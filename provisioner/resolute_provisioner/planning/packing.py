@@ -1,9 +1,9 @@
-"""Puts waiting gangs on machines that are there, on machines that are coming, and on machines that could be had. Pure.
+"""Places pending gangs on present machines, on starting machines, and on machines that could be bought. Pure.
 
-Gangs are taken in order of importance. Each goes whole onto the layout that adds the least cost, on what is there and
-coming first. What is left is bought together, by `purchase`, as long as there is room for all of it. When there is not,
-their importance decides: gang by gang, each buys what it adds, with one size after the other as the preferred one, and
-the outcome that serves the most important gangs at the lowest price wins.
+Gangs are processed in order of importance. Each is placed whole on the layout with the least additional cost, on present and
+starting machines first. The rest is bought together, by `purchase`, if there is capacity for all of it. Otherwise importance
+decides: gang by gang, each buys what it adds, with each size in turn as the preferred one, and the result that serves the most
+important gangs at the lowest price wins.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which machines to add or remove. Pure: everything it may look at is an argument.
+"""Which machines to add or remove. Pure: all inputs are arguments.
 
-The order of thought: what is each machine good for (`standing`), which must go whatever the work is (`ending`), what do
-the waiting gangs take of the rest and what has to be bought (`packing`), of what is that one machine is asked for first
-(`probing`), which of the others are of no use or have idled long enough (`ending`), and, while nothing waits, whether
-work should move so that fewer or cheaper machines do (`consolidation`).
+The steps: the use of each machine (`standing`), machines that must be released in any case (`ending`), the placement of pending
+gangs on the rest and the machines to buy (`packing`), offers of which one machine is requested first (`probing`), further machines
+that are unneeded or have idled long enough (`ending`), and, while nothing is pending, moves of work to fewer or cheaper machines
+(`consolidation`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One request at a time to an offer that was refused. Pure.
 
-Capacity comes back in ones and twos. So after a refusal one machine is asked for, and the others when it was granted:
-a second wave of refusals costs nothing, and a gang whose members cannot all be had does not pay for some of them. While the
-answer is out, nothing else is bought for the work that waits for it; it comes within seconds.
+Capacity returns in ones and twos. So after a refusal one machine is requested, and the others when it was granted: a second wave of
+refusals costs nothing, and a gang that cannot be completed does not pay for some of its machines. While the request is pending,
+nothing else is bought for the waiting work; the answer takes seconds.
 """
 
 from __future__ import annotations

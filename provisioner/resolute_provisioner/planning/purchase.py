@@ -1,10 +1,9 @@
-"""What to buy for gangs that no machine takes, when there is room for whatever they need. Pure.
+"""The purchase for gangs that fit on no machine, if there is capacity for all of them. Pure.
 
-A bin packing with bins of several sizes and prices. Every size is once the one that is bought; gangs are put into the
-machines first fit, once the largest first and once in their order; each machine is then exchanged for the cheapest that
-holds what was put into it; the cheapest outcome wins. (Iterated first fit decreasing, after Kang and Park, "Algorithms
-for the variable sized bin packing problem", European Journal of Operational Research 147, 2003.) So it is never worse
-than first fit on any one size.
+A bin packing with bins of several sizes and prices. Each size in turn is the preferred one; gangs are packed into the machines
+first fit, once the largest first and once in their order; each machine is then exchanged for the cheapest that holds its gangs;
+the cheapest result wins. (Iterated first fit decreasing, after Kang and Park, "Algorithms for the variable sized bin packing
+problem", European Journal of Operational Research 147, 2003.) So the result is never worse than first fit on any one size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What follows from a mere risk of an end (a rebalance recommendation): work moves away once its replacement is there. Pure.
+"""The consequences of a mere risk of an end (a rebalance recommendation): work moves once its replacement has joined. Pure.
 
-`plan_scale` asks for a replacement of every machine that has told of its end, sure or likely. A sure end makes the work leave at
-once; a likely one only when it has somewhere to go, because a machine that may live on is better than none.
+`plan_scale` requests a replacement for every machine with a notice, certain or likely. A certain end preempts the work at once; a
+likely one only when there is a replacement, because a machine that may survive is better than none.
 """
 
 from __future__ import annotations

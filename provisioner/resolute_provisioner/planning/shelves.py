@@ -1,7 +1,7 @@
-"""The machines of one packing, found by what they have free without looking at each. Pure.
+"""The machines of one packing, indexed by their free slots. Pure.
 
-Filled first is what was launched for the gang itself, then machines without a hold of others; between them what is there
-before what is coming before what is to be bought, then the tightest.
+The order of use: machines that were launched for the gang itself, then machines without a hold of others; among those present
+machines before starting ones before new ones, then the tightest fit.
 """
 
 from __future__ import annotations
