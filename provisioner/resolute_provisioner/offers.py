@@ -54,8 +54,8 @@ def slots_of(shape: Shape, *, cpu_slots_allowed: bool) -> tuple[int, str]:
 
 
 def expanded(purchases: Iterable[Purchase], catalogue: Catalogue, rules: TypeRules) -> tuple[Offer, ...]:
-    """Every offer that the purchases at one cloud come to, by id. The same offer may be in it twice: whoever reads
-    the configuration refuses that."""
+    """Every offer that the purchases at one cloud come to, by id. It may contain duplicates, which the reader of the
+    configuration refuses."""
     found = (offer for purchase in purchases for offer in _offers(purchase, catalogue, rules))
     return tuple(sorted(found, key=lambda offer: offer.offer_id))
 

@@ -25,8 +25,8 @@ END_S = 10.0
 """An experiment's work that has not saved and ended so long before its limit is killed: a kill takes as long at the most."""
 
 RISE = 2.0
-"""A price of the market may come to so many times itself while work saves and ends, and limits are kept all the same: so much is
-held back. No cloud bounds the rise itself."""
+"""Factor by which a market price may rise while work saves and ends without exceeding a limit: this reserve is held back. No cloud
+bounds the rise."""
 
 LIGHTER = 1 / 4
 """How much a quicker save counts against the slower ones before it; a slower one counts whole at once."""
@@ -102,8 +102,8 @@ class Landing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """`rate_per_hour` is what is spent since `at`, `moving_rate_per_hour` so much of it at prices of the market; the sums are until
-    `at`: in all, in its UTC day, and in its month.
+    """`rate_per_hour` is the spending since `at`, `moving_rate_per_hour` its part at market prices; the sums are until `at`: in
+    total, in its UTC day, and in its month.
 
     `save_s` is how long saves and ends have taken lately, None before the first. `configured` is what the master's configuration
     said when it was last read; what an operator has set since is in `limits`.

@@ -17,11 +17,11 @@ LEAST_INTERVAL_S = 10.0
 """Between two measurements, however short the half-life: a measurement writes one row a user."""
 
 GRAIN = 1 / 16
-"""Slots. What is charged is a multiple of it: a smaller difference is not worth that somebody must leave. A power of two, so that
-sums of charges are exact, in whatever order they are made."""
+"""Slots. Charges are multiples of it: a smaller difference is not worth a preemption. A power of two, so that sums of charges are
+exact, in any order."""
 
 FORGOTTEN = 1 / 1024
-"""Slots. A smaller average of a user who holds nothing is forgotten, after some ten half-lives."""
+"""Slots. A smaller average of a user who holds nothing is dropped, after some ten half-lives."""
 
 
 def interval(half_life_s: float) -> timedelta:

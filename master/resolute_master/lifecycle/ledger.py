@@ -137,10 +137,10 @@ def marks_of_reports(
     """The marks that a run's first and last report stand for beside those that it made itself, by time; `kept` as from
     `kept_steps`, None when it is not known.
 
-    Marks are made from time to time only, and a machine that is lost takes the newest of them along: a last report that tells of
-    more steps counts. A harness may make none at all. Then steps are even: at the pace between the two reports the run came from
-    its checkpoint to the first, and from the last to what it kept, but not before its program had begun, nor after its end. Who
-    reported one step only has kept the same pace since its program began.
+    Marks are periodic, and the newest ones are lost with their machine: a last report with more steps takes precedence. A harness
+    may send no marks. Then an even pace is assumed: the pace between the two reports also applies from the checkpoint to the first
+    and from the last to the kept step, but not before the program started, nor after its end. A run that reported a single step
+    is assumed to have kept one pace since its program started.
     """
     if not reports:
         return ()

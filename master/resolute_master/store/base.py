@@ -443,8 +443,8 @@ class Store(Protocol):
         ...
 
     async def telling_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
-        """Of each allocation its first mark and its last, and the two between which it had done so many steps; by allocation,
-        then time. However long it ran, these are four at most."""
+        """Of each allocation its first and last mark, and the two marks around the given number of steps; by allocation, then time.
+        At most four per allocation, for any run time."""
         ...
 
     # -- contexts and settings ---------------------------------------------------------------------------------

@@ -164,8 +164,8 @@ def idle_ones(
     prices: Mapping[str, float | None],
     now: datetime,
 ) -> list[Termination]:
-    """Idle machines that no waiting gang will use: the dearest and longest idle first, down to the minimum unless they
-    stand in the way of work. `room`: the number of further machines after the ending ones are gone; `prices`: those
+    """Idle machines that no waiting gang will use: the most expensive and longest idle first, down to the minimum unless they
+    block work. `room`: the number of further machines after the ending ones are gone; `prices`: those
     in force, by offer id."""
     make_room, kept = _room_to_make(spare, unserved, room)
     hopes = _Hopes(pool, unserved, blocks)
@@ -196,8 +196,8 @@ def idle_ones(
 
 
 def _room_to_make(spare: Sequence[Standing], unserved: Sequence[Unserved], room: int) -> tuple[int, frozenset[str]]:
-    """How many idle machines stand in the way of the most important gang that would start without them, and which of
-    them it would use itself."""
+    """How many idle machines block the most important gang that would start without them, and which of them it would use
+    itself."""
     names = {each.view.instance_id for each in spare}
     for way in (way for each in unserved for way in each.ways):
         missing = max(0, way.machines_missing - room)

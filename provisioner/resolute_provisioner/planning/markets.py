@@ -42,8 +42,8 @@ REPLACEMENT_PREFIX = "replacement-of-"
 """Prefix of the token of a working machine with a notice in the demand, until its work itself is pending."""
 
 SETTLE_S = 600.0
-"""Minimum time on demand before a return to spot: work that was moved and comes to stand on demand again, because a
-machine was free there, is not moved to and fro."""
+"""Minimum time on demand before a return to spot: work that was moved and is placed on demand again, because a
+machine was free there, does not move back and forth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,8 @@ def asked(alive: Iterable[InstanceView], beliefs: Mapping[str, OfferBelief]) -> 
 def blocks(
     pool: PoolScaling, asked: Mapping[str, datetime], beliefs: Mapping[str, OfferBelief], now: datetime
 ) -> dict[str, Block]:
-    """The reasons why offers may not be requested for one machine now, by offer id: the decisions where work may wait, and those
-    that buys, must agree on it."""
+    """The reasons why offers may not be requested for one machine now, by offer id: the decision where work may wait, and the
+    purchase, must agree on it."""
     return {**slow(asked, now), **launch_errors.blocks(pool, beliefs, now)}
 
 

@@ -100,8 +100,8 @@ def _newest(told: Sequence[Any]) -> Newest:
 
 
 def live_price(offer: Offer, newest: Newest) -> LivePrice | None:
-    """Of the zones that may serve it the dearest's, as of the last move in any of them: where the dearest one falls below another,
-    what holds then is news, although that other has not moved for long. None when no zone is told of."""
+    """The price of the most expensive zone that may serve it, as of the last change in any of them: if that zone becomes cheaper
+    than another, the other's price is new for the offer, although it has not changed for long. None without a known zone."""
     places = [
         told
         for (instance_type, zone), told in newest.items()

@@ -65,10 +65,11 @@ GONE_LISTED_S = 3600.0
 LISTING_LAG_S = 10.0
 """A list over all zones may be a little older than the answer to a launch."""
 ATTEMPTS = 4
-"""Compute Engine answers a repeated request with the operation that it remembers, also when that has failed. A launch
-that is asked for again after a refusal goes by its next request id; so many are tried."""
+"""Number of request ids of a launch. Compute Engine answers a repeated request with the stored operation, also a failed one, so a
+launch that is retried after a refusal uses its next request id."""
 CONCURRENT_LAUNCHES = 64
-"""A launch is mostly waiting for its operation, half a minute long; a gang of so many machines comes in one go."""
+"""Number of concurrent launches. A launch mostly waits for its operation, for half a minute; a gang of this size launches at
+once."""
 SLOWEST_POLL = 5.0
 """An operation that takes long is asked for more and more rarely, down to every fifth period."""
 
