@@ -64,9 +64,9 @@ class Browser:
     async def log_in(self, name: str, password: str = PASSWORD) -> Html:
         return await self.send("/det/login", {"username": name, "password": password})
 
-    async def submit(self, page: Html, action: str, **fields: Any) -> Html:
+    async def submit(self, page: Html, action: str, *, status: int = 200, **fields: Any) -> Html:
         """The form of the page that goes to `action`, with its hidden fields."""
-        return await self.send(action, {**page.form(action), **fields})
+        return await self.send(action, {**page.form(action), **fields}, status=status)
 
 
 class Html:

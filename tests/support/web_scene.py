@@ -87,7 +87,7 @@ async def populate(browser: Browser, *, many: int = 0) -> Scene:
     await settled(world)
     (trial,) = _trials(browser, single["id"])
     first, other = f"/det/experiments/{single['id']}", f"/det/experiments/{search['id']}"
-    tabs = [f"{first}{tab}" for tab in ("", "/configuration", "/code", "/fork", "/ask/kill")]
+    tabs = [f"{first}{tab}" for tab in ("", "/configuration", "/code", "/fork", "/notes", "/ask/kill")]
     searched = [f"{other}{tab}" for tab in ("", "/trials", "/search")]
     own = [f"{first}/trials/{trial.id}", f"{first}/trials/{trial.id}/logs"]
     more = [f"/det/compare?experiment={single['id']}&experiment={search['id']}", f"/det/queue/{waiting['jobId']}"]

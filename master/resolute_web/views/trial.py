@@ -13,6 +13,7 @@ from resolute.errors import NotFound
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call
 from resolute_master.api.reading.finders import find_experiment, find_trial, trial_at
+from resolute_master.api.resources.cost import trial_cost
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import CheckpointQuery
@@ -66,10 +67,17 @@ async def overview(call: Call, trial: Trial) -> web.Response:
         uncharted=names[MOST_CHARTS:],
         summaries=tuple(told.values()),
         life=await lived(call.api, trial),
+        costs=await _costs(call, trial),
         checkpoints=sorted(checkpoints, key=lambda each: (-each.steps_completed, each.uuid)),
         removed=await removed_checkpoints(call.api, trial.experiment_id, trial.id),
         hyperparameters=flat(trial.hparams),
     )
+
+
+async def _costs(call: Call, trial: Trial) -> Mapping[str, float] | None:
+    """Of each part of its time; None where no price is known."""
+    row = await trial_cost(call.api, trial)
+    return None if row is None or row.cost is None else row.costs
 
 
 class Curves:

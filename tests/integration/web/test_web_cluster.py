@@ -71,6 +71,7 @@ async def test_the_money_page_shows_days_what_spot_saved_and_what_is_left(tmp_pa
         assert page.words.index("2026-03-02") < page.words.index("2026-03-01")
         assert "Spot saved 12.80 (64 %): its machines cost 7.20" in page.words
         assert "16.40 of 20.00" in page.words
+        assert "100 % 7.20" in (await browser.open("/det/trials/1")).words
         bars = await browser.open("/det/money/days?since=30d")
         assert bars.text.count("<g>") == 2 and "2026-03-01: 3.60" in bars.words
 

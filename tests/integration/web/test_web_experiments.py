@@ -122,6 +122,23 @@ async def test_a_waiting_experiment_says_why(browser: Browser) -> None:
     assert explained["reason"] in (await browser.open("/det/")).words
 
 
+async def test_notes_are_written_and_not_over_those_of_someone_else(browser: Browser) -> None:
+    experiment = await browser.world.create()
+    path = f"/det/experiments/{experiment['id']}/notes"
+    page = await browser.open(path)
+    after = await browser.submit(page, path, notes="warm up\r\nlonger <b>next time</b>")
+    assert "warm up longer <b>next time</b>" in after.words and "<b>next" not in after.text
+    late = await browser.submit(page, path, notes="too late", status=409)
+    assert "were changed while you wrote" in late.words and "too late" in late.words and "warm up" in late.words
+    stored = (await browser.world.get(f"/api/v1/experiments/{experiment['id']}"))["experiment"]["notes"]
+    assert stored == "warm up\nlonger <b>next time</b>"
+    async with a_browser(browser.world) as other:
+        await other.log_in("bob")
+        page = await other.open(path)
+        assert "user 'bob' may not" in page.text.replace("&#39;", "'")
+        await other.send(path, {**page.form(path), "notes": "mine", "before": stored}, status=403)
+
+
 async def test_whoever_may_not_change_it_sees_why(browser: Browser) -> None:
     experiment = await browser.world.create()
     path = f"/det/experiments/{experiment['id']}"

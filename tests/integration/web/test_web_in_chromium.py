@@ -140,3 +140,20 @@ async def test_streams_that_could_not_begin_are_tried_again(
     await served.world.post("/api/v1/task/logs", {"logs": [line]}, token="", task=task)
     await tab.get_by_text("a new line").wait_for()
     complaints[:] = [each for each in complaints if "Failed to " not in each]  # load what was refused
+
+
+async def test_the_description_of_the_rest_api_is_read_and_a_call_tried_out_under_the_policy(
+    served: Browser, tab: Page
+) -> None:
+    """The tab fails for what its console complains of: a violation of the content security policy is told there."""
+    await log_in(tab, served)
+    answer = await tab.goto(str(served.world.server.make_url("/docs/rest-api")))
+    assert answer is not None and "default-src 'none'" in answer.headers["content-security-policy"]
+    await tab.get_by_role("heading", name="Resolute").first.wait_for()
+    assert await tab.locator(".opblock-tag").count() > 10
+    await tab.locator("#operations-tag-me").click()
+    call = tab.locator("#operations-me-get_api_v1_me")
+    await call.locator(".opblock-summary-control").click()
+    await call.get_by_role("button", name="Try it out").click()
+    await call.get_by_role("button", name="Execute").click()
+    await call.locator(".responses-table.live-responses-table").get_by_text('"username": "ada"').first.wait_for()

@@ -37,6 +37,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId, UserId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
+from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.lifecycle.cost import ACCOUNTS, Grouping, Line, SpotSaving, cost_by, spot_saving, total
 from resolute_master.lifecycle.ledger import Books, Run
@@ -98,12 +99,7 @@ async def get_experiment_cost(call: Call, experiment: Experiment) -> GetExperime
 
 async def experiment_cost(api: ApiContext, experiment: Experiment) -> GetExperimentCostResponse:
     """Of what its trials held, whenever that was."""
-    trials = (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
-    runs = await runs_of(api.store, [trial.task_id for trial in trials])
-    begun = [run.allocation.assigned_at for run in runs if run.allocation.assigned_at is not None]
-    instances = await api.store.instances(since=min(begun)) if begun else ()
-    lines = cost_by(Grouping.TRIAL, instances, Books(runs), {}, now=api.clock.now())
-    lines.pop("", None)  # what else its machines did
+    lines = await _lines_of(api, (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows)
     account = api.engine.state.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
     return GetExperimentCostResponse(
         experiment_id=experiment.id,
@@ -112,6 +108,22 @@ async def experiment_cost(api: ApiContext, experiment: Experiment) -> GetExperim
         max_cost=experiment.max_cost,
         landing=account.landing.reason if account is not None and account.landing is not None else "",
     )
+
+
+async def trial_cost(api: ApiContext, trial: Trial) -> LedgerRow | None:
+    """Of what one trial held; None where it held nothing that was paid for."""
+    line = (await _lines_of(api, [trial])).get(str(trial.id))
+    return None if line is None else shown(line)
+
+
+async def _lines_of(api: ApiContext, trials: Sequence[Trial]) -> dict[str, Line]:
+    """By trial, without what else their machines did."""
+    runs = await runs_of(api.store, [trial.task_id for trial in trials])
+    begun = [run.allocation.assigned_at for run in runs if run.allocation.assigned_at is not None]
+    instances = await api.store.instances(since=min(begun)) if begun else ()
+    lines = cost_by(Grouping.TRIAL, instances, Books(runs), {}, now=api.clock.now())
+    lines.pop("", None)
+    return lines
 
 
 def moment(key: str, text: str, now: datetime) -> datetime | None:
