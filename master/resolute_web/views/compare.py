@@ -14,6 +14,7 @@ from resolute.errors import InvalidInput
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call, nothing, number_in
 from resolute_master.api.reading.finders import find_experiment, find_trial
+from resolute_master.api.reading.showing import show_experiment
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import TrialQuery
@@ -88,7 +89,7 @@ async def compare(call: Call, _: None) -> web.Response:
         wanted=call.request.query.get("metric", "") or (metrics[0] if metrics else ""),
         query=_query(sides),
         hyperparameters=_table([flat(side.trial.hparams) for side in sides]),
-        settings=_table([_settings(side.experiment) for side in sides]),
+        settings=_table([await _settings(call, side.experiment) for side in sides]),
         summaries=_summaries(told),
     )
 
@@ -102,8 +103,10 @@ def _query(sides: Sequence[Side]) -> str:
     return "&".join(f"trial={side.trial.id}" for side in sides)
 
 
-def _settings(experiment: Experiment) -> dict[str, Any]:
-    return flat({key: value for key, value in experiment.config.items() if key not in _LEFT_OUT})
+async def _settings(call: Call, experiment: Experiment) -> dict[str, Any]:
+    """As everybody may read it, with masks for secrets."""
+    shown = await show_experiment(call.api, experiment)
+    return flat({key: value for key, value in (shown.config or {}).items() if key not in _LEFT_OUT})
 
 
 def _table(columns: Sequence[Mapping[str, Any]]) -> Sequence[Line]:

@@ -16,18 +16,16 @@ import pytest
 from resolute.config import ExperimentConfig
 from resolute.config.base import MASK
 from resolute.config.masking import secrets_of
-from resolute.config.yaml_text import dump_yaml
 from resolute.wire.rest.passwords import hash_password
 from resolute_master.agents.container_spec import user_variables
 from resolute_master.api.app import ALL_ROUTES
-from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.experiment import Experiment
-from resolute_master.domain.ids import ExperimentId, PoolName
+from resolute_master.domain.ids import ExperimentId
 from resolute_master.seal.join_token import JoinToken
 from support.api import KEY, PASSWORD, World, a_config, an_api
-from support.planted import WORD, Planter, over
+from support.planted import WORD, Planter
+from support.planted_world import MASTER, filled, planted_world
 
-UUID = "00000000-0000-4000-8000-000000000001"
 PARAMETER = re.compile(r"\{(\w+)\}")
 QUERIES = {
     "/api/v1/trials/metrics/trial_metrics": "?trialIds={trialId}&group=validation",
@@ -42,26 +40,6 @@ ROUTES = sorted({route.path for route in ALL_ROUTES if route.method == "GET"})
 JOIN_TOKEN = "/api/v1/agent-join-token"
 """The one call that shows a secret, to administrators."""
 
-MASTER = {
-    "security": {"initial_user_password": "{0}", "seal": {"key": "ab" * 32}},
-    "observability": {"metrics_token": "{1}"},
-    "webhooks": {"signing_key": "{2}"},
-    "telemetry": {"segment_master_key": "{3}", "segment_webui_key": "{4}", "otel_endpoint": "https://u:{5}@h:1"},
-    "task_container_defaults": {
-        "registry_auth": {"password": "{6}", "auth": "{7}", "identitytoken": "{8}", "registrytoken": "{9}"},
-        "environment_variables": ["CLUSTER_TOKEN={10}", "no_proxy=x"],
-    },
-    "db": {"type": "postgres", "user": "u", "host": "h", "name": "n", "password": "{11}"},
-}
-
-
-def filled(value: Any, planter: Planter) -> Any:
-    if isinstance(value, dict):
-        return {key: filled(inner, planter) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [filled(inner, planter) for inner in value]
-    return re.sub(r"\{\d+\}", lambda _: planter.secret("master"), value) if isinstance(value, str) else value
-
 
 @pytest.fixture
 def planter() -> Planter:
@@ -73,74 +51,6 @@ async def world(tmp_path: Path, planter: Planter) -> AsyncIterator[World]:
     join_token = JoinToken(planter.secret("join token"), kept=None)
     async with an_api(tmp_path, config=filled(MASTER, planter), join_token=join_token) as made:
         yield made
-
-
-async def planted_world(world: World, planter: Planter) -> tuple[dict[str, str], str]:
-    """What stands for the parameters of paths, and the token of the experiment's own task."""
-    agent = await world.agent()
-    trial, allocation, task = await world.started(agent)
-    await put_secrets(world, planter, trial.experiment_id)
-    report = {
-        "uuid": UUID,
-        "allocationId": allocation.id,
-        "resources": {"state": "10"},
-        "metadata": {"steps_completed": 1},
-        "state": "STATE_COMPLETED",
-    }
-    await world.post("/api/v1/checkpoints", report, task=task)
-    whole = planter.block(secrets_of(ExperimentConfig))
-    template = {key: whole[key] for key in ("data", "environment")}
-    template["checkpoint_storage"] = {
-        "type": "s3",
-        "bucket": "b",
-        "access_key": planter.secret("template"),
-        "secret_key": planter.secret("template"),
-    }
-    await world.post("/api/v1/templates/t", {"config": template, "workspaceId": 1})
-    user = world.owner_id
-    return {
-        "experimentId": str(trial.experiment_id),
-        "trialId": str(trial.id),
-        "runId": str(trial.id),
-        "taskId": trial.task_id,
-        "allocationId": allocation.id,
-        "resourcesId": allocation.containers[0].id,
-        "agentId": "agent-1",
-        "slotId": "0",
-        "checkpointUuid": UUID,
-        "uuid": UUID,
-        "resourcePoolName": "default",
-        "poolName": "default",
-        "jobId": next(iter(world.engine.state.all(Experiment))).job_id,
-        "userId": str(user),
-        "username": "ada",
-        "id": "1",
-        "workspaceId": "1",
-        "templateName": "t",
-    }, task
-
-
-async def put_secrets(world: World, planter: Planter, id_: ExperimentId) -> None:
-    """Into the stored configuration of an experiment: what calls refuse today may be in an older database."""
-    before = world.engine.state.get(Experiment, id_)
-    assert before is not None
-    config = over(before.config, planter.block(secrets_of(ExperimentConfig)))
-    await world.engine.submit(
-        CreateExperiment(
-            owner=before.owner,
-            config=config,
-            original_config=f"# {planter.secret('a comment')}\n{dump_yaml(config)}",
-            context_hash="",
-            pool=PoolName("default"),
-            priority=42,
-            weight=1.0,
-            max_slots=None,
-            seed=1,
-            activate=True,
-            workspace_id=1,
-            project_id=1,
-        )
-    )
 
 
 async def read_everything(world: World, given: dict[str, str], **caller: str) -> dict[str, tuple[int, str]]:
