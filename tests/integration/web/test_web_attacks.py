@@ -42,7 +42,19 @@ STREAMS = ("/det/events", "/follow")
 
 ANYTHING = "/det/{rest:.+}"
 QUERIES = ("", "?experiment=1&experiment=2", "?name=t", "?tab=configuration")
-FIELDS = ("name", "config", "username", "password", "priority", "weight", "verb", "experiment", "next", "text", "kind")
+FIELDS: tuple[str, ...] = (
+    "name",
+    "config",
+    "username",
+    "password",
+    "priority",
+    "weight",
+    "verb",
+    "experiment",
+    "next",
+    "text",
+    "kind",
+)
 EACH = 3
 """Requests of each page with extreme values, of each attacker."""
 
