@@ -72,6 +72,8 @@ class Refusals:
     creates: dict[str, str] = field(default_factory=dict)
     deletes: dict[str, str] = field(default_factory=dict)
     operations: dict[str, str] = field(default_factory=dict)
+    disabled: set[str] = field(default_factory=set)
+    """First words of the ids of methods, such as `sql`, of interfaces that the project has not enabled."""
 
 
 class GoogleProject:
@@ -240,6 +242,9 @@ class GoogleProject:
         except Violation as violation:
             self.violations.append(f"{verb} {target}: {violation}")
             return 400, {"error": {"message": str(violation)}}
+        if call.method.partition(".")[0] in self.refusals.disabled:
+            details = [{"reason": "SERVICE_DISABLED"}]
+            return 403, {"error": {"message": "it has not been used in project 1 before", "details": details}}
         with self._lock:
             self.calls.append(call)
             found_json = getattr(self, "_" + call.method.replace(".", "_").lower())(call)
@@ -249,6 +254,8 @@ class GoogleProject:
 
     def _labelled(self, type_: str, call: GoogleCall, key: str = "labels") -> list[Json]:
         """By a filter on the cluster's label, as each interface writes one."""
+        if "filter" not in call.query:
+            return self.of(type_)
         found = re.search(r'resolute-deployment\s*[=:]\s*"?([-a-z0-9]+)"?$', call.query["filter"])
         assert found is not None, call.query
         return [each for each in self.of(type_) if (_labels(each) or {}).get("resolute-deployment") == found[1]]

@@ -42,6 +42,11 @@ class GoogleAccount(Account):
         try:
             self.api.get("cloudresourcemanager", f"v1/projects/{project}")
         except GoogleError as error:
+            if error.disabled:
+                command = f"gcloud services enable cloudresourcemanager.googleapis.com --project {project}"
+                raise InvalidInput(
+                    f"--project-id {project}: cloudresourcemanager is not enabled; `{command}` enables it"
+                ) from None
             if error.status in (403, 404):
                 raise InvalidInput(
                     f"--project-id {project}: there is no such project, or these credentials do not open it; "

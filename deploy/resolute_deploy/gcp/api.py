@@ -17,11 +17,12 @@ NOT_FOUND = 404
 
 
 class GoogleError(ResoluteError):
-    """An interface refused a call. `status` is that of HTTP."""
+    """An interface refused a call. `status` is that of HTTP; `disabled` says that the project has not enabled the interface."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, *, disabled: bool = False) -> None:
         super().__init__(text)
         self.status = status
+        self.disabled = disabled
 
 
 class GoogleApi:
@@ -69,7 +70,13 @@ class GoogleApi:
                 raise
 
     def pages(self, service: str, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        told = self.get(service, path, **query)
+        """Nothing of an interface that the project has not enabled: there is nothing of its in the project."""
+        try:
+            told = self.get(service, path, **query)
+        except GoogleError as error:
+            if error.disabled:
+                return
+            raise
         yield told
         while told.get("nextPageToken"):
             told = self.get(service, path, **query, pageToken=told["nextPageToken"])
@@ -93,7 +100,7 @@ class GoogleApi:
         except (requests.exceptions.RequestException, google.auth.exceptions.TransportError) as error:
             raise GoogleError(0, f"{service} of Google Cloud does not answer: {_first_line(error)}") from None
         if answer.status_code >= 400:
-            raise GoogleError(answer.status_code, _refusal(service, answer))
+            raise _refusal(service, answer)
         told: dict[str, Any] = answer.json() if answer.content else {}
         return told
 
@@ -123,12 +130,14 @@ def default_credentials(keypath: str | None = None) -> Any:
         ) from None
 
 
-def _refusal(service: str, answer: Any) -> str:
+def _refusal(service: str, answer: Any) -> GoogleError:
     try:
-        told = answer.json()["error"]["message"]
-    except (ValueError, KeyError, TypeError):
-        told = f"HTTP {answer.status_code}"
-    return f"{service} of Google Cloud: {told}"
+        error = answer.json()["error"]
+        told = error["message"]
+        disabled = any(each.get("reason") == "SERVICE_DISABLED" for each in error.get("details", ()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        told, disabled = f"HTTP {answer.status_code}", False
+    return GoogleError(answer.status_code, f"{service} of Google Cloud: {told}", disabled=disabled)
 
 
 def _first_line(error: Exception) -> str:

@@ -29,6 +29,9 @@ OWN_CPU_METRIC = frozenset({"a2", "c2", "c2d", "c3", "e2", "m1", "m2", "n2", "n2
 
 def preflight(api: GoogleApi, place: Place, values: Mapping[str, Any], taken: Sequence[str]) -> list[Finding]:
     """Every finding at once. `taken` is what is there already under the name of a new cluster."""
+    disabled = list(_disabled(api, place, values))
+    if disabled:
+        return disabled
     region = _asked(api, f"compute/v1/projects/{place.project}/regions/{place.region}")
     if region is None:
         return [Finding(text=f"--region {place.region}: Google Cloud has no such region for this project")]
@@ -51,6 +54,25 @@ def preflight(api: GoogleApi, place: Place, values: Mapping[str, Any], taken: Se
             )
         )
     return [*found, *_types(api, place, values, zone), *_quotas(region, place, values)]
+
+
+def _disabled(api: GoogleApi, place: Place, values: Mapping[str, Any]) -> Iterator[Finding]:
+    """Interfaces that the project has not enabled; without them nothing else can be asked."""
+    project = f"projects/{place.project}"
+    calls = {
+        "compute": f"compute/v1/{project}/regions/{place.region}",
+        "iam": f"v1/{project}/serviceAccounts",
+        "secretmanager": f"v1/{project}/secrets",
+        **({"sqladmin": f"v1/{project}/instances"} if values["existing_database"] is None else {}),
+        **({"file": f"v1/{project}/locations/-/instances"} if values["filestore"] else {}),
+    }
+    for service, path in calls.items():
+        try:
+            api.get(service, path)
+        except GoogleError as error:
+            if error.disabled:
+                command = f"gcloud services enable {service}.googleapis.com --project {place.project}"
+                yield Finding(text=f"--project-id {place.project}: {service} is not enabled; `{command}` enables it")
 
 
 def _asked(api: GoogleApi, path: str) -> dict[str, Any] | None:

@@ -95,6 +95,20 @@ def test_a_name_that_is_taken_says_by_what(world: World) -> None:
     assert "there is a cluster of that name already (secret resolute-taken-seal)" in words and "--state-bucket" in words
 
 
+def test_interfaces_that_are_not_enabled_are_named_with_the_command_that_enables_them(world: World) -> None:
+    world.project.refusals.disabled |= {"sql", "file"}
+    try:
+        assert fatal() == (
+            "--project-id project-1: sqladmin is not enabled; "
+            "`gcloud services enable sqladmin.googleapis.com --project project-1` enables it"
+        )
+        assert len(fatal(filestore=True).splitlines()) == 2
+        account, _ = complete()
+        assert list(account.left("vision")) == [], "there is nothing of theirs in the project"
+    finally:
+        world.project.refusals.disabled.clear()
+
+
 def test_a_project_that_does_not_open(world: World) -> None:
     account, values = complete(project_id="project-2")
     with pytest.raises(InvalidInput, match="--project-id project-2: there is no such project, or these credentials"):
