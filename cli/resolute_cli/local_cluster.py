@@ -23,10 +23,8 @@ import importlib.util
 import json
 import os
 import re
-import secrets
 import shutil
 import socket
-import string
 import subprocess
 import sys
 import time
@@ -52,6 +50,7 @@ from resolute.errors import (
 from resolute_cli import processes
 from resolute_cli.local_agent import AGENTS, end_agents
 from resolute_cli.local_plan import DATABASE, SQLITE, ClusterPlan, master_configuration, settings_of
+from resolute_cli.passwords import new_password
 from resolute_cli.private_text import write_private
 from resolute_cli.processes import Identity
 
@@ -69,7 +68,6 @@ STOP_GRACE_S = 30.0
 MACHINES_GRACE_S = 90.0
 
 Pause = Callable[[float], object]
-Choose = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +91,6 @@ def default_directory(name: str, environ: Mapping[str, str]) -> Path:
     """Where a cluster of this name is kept unless another directory is named."""
     base = environ.get("XDG_DATA_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".local" / "share")
     return Path(base, "resolute", name)
-
-
-def generated_password(choose: Choose = secrets.choice) -> str:
-    """16 characters with every kind of letter that a good password has."""
-    kinds = (string.ascii_uppercase, string.ascii_lowercase, string.digits)
-    return "".join(choose(kinds[index % len(kinds)]) for index in range(16))
 
 
 # ------------------------------------------------------------------------------------------------------------- starting
@@ -133,7 +125,7 @@ def cluster_up(
             _check_engine(plan)
         fresh = not (plan.directory / INITIALISED).exists()
         # A first start that failed may have stored its password already: the next one must mean the same.
-        password = (plan.password or _password_of_last_attempt(plan) or generated_password()) if fresh else None
+        password = (plan.password or _password_of_last_attempt(plan) or new_password()) if fresh else None
         config = _write_configuration(plan, password)
         started = _start_master(plan, config)
         try:

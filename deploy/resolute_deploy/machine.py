@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from resolute_cli.passwords import new_password
 from resolute_deploy.cloud import CloudMachine, ClusterBucket, SecretStore, cloud_machine
 from resolute_deploy.machine_service import MasterService, service_of_this_machine
-from resolute_deploy.passwords import new_password
 
 EVERY_S = 15.0
 SECRETS_EVERY_S = 60.0

@@ -9,41 +9,27 @@ from resolute.errors import InvalidInput
 from resolute_deploy.cloud import Finding, HourlyCost
 from resolute_deploy.cloud import hourly_cost as cost_of
 from resolute_provisioner.catalogue.shipped import shipped
+from resolute_provisioner.clouds.aws.catalogue import STANDARD, quota
 
 if TYPE_CHECKING:
     from resolute_deploy.aws.account import AwsAccount
 
-ON_DEMAND = {
-    "g": "L-DB2E81BA",
-    "vt": "L-DB2E81BA",
-    "p": "L-417A185B",
-    "f": "L-74FC7D96",
-    "inf": "L-1945791B",
-    "x": "L-7295265B",
+QUOTA_CODES = {
+    STANDARD: ("L-1216C47A", "L-34B43A08"),
+    "G and VT": ("L-DB2E81BA", "L-3819A6DF"),
+    "P": ("L-417A185B", "L-7212CCBC"),
+    "P5 and later": ("L-417A185B", "L-C4BD4855"),
+    "F": ("L-74FC7D96", "L-88CF9481"),
+    "Inf": ("L-1945791B", "L-B5D1601B"),
+    "Trn": ("L-2C3B7624", "L-6B0D517C"),
+    "DL": ("L-6E869C2A", "L-85EED4F7"),
+    "X": ("L-7295265B", "L-E3A00192"),
 }
-SPOT = {
-    "g": "L-3819A6DF",
-    "vt": "L-3819A6DF",
-    "p": "L-7212CCBC",
-    "f": "L-88CF9481",
-    "inf": "L-B5D1601B",
-    "x": "L-E3A00192",
-}
-STANDARD = {False: "L-1216C47A", True: "L-34B43A08"}
-"""Codes of Service Quotas for vCPUs, by the letters of the family; by whether the machines are spot machines."""
+"""Codes of Service Quotas for vCPUs, on demand and spot, by the quota of the catalogue."""
 
 
 def quota_code(instance_type: str, *, spot: bool) -> str:
-    letters = "".join(iter_letters(instance_type))
-    return (SPOT if spot else ON_DEMAND).get(letters, STANDARD[spot])
-
-
-def iter_letters(instance_type: str) -> Iterator[str]:
-    """Those before the first digit."""
-    for letter in instance_type:
-        if not letter.isalpha():
-            return
-        yield letter
+    return QUOTA_CODES[quota(instance_type, spot=spot)][spot]
 
 
 def preflight(account: AwsAccount, values: Mapping[str, Any], *, new: bool) -> list[Finding]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from resolute.errors import ResoluteError
+from resolute_cli.passwords import new_password
 from resolute_deploy.cloud import SecretStore
 from resolute_deploy.gcp.api import GoogleApi
-from resolute_deploy.passwords import new_password
 
 OPERATION_S = 300.0
 POLL_S = 2.0

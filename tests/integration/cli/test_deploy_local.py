@@ -27,13 +27,13 @@ from resolute_cli.local_cluster import (
     cluster_up,
     default_directory,
     follow_log,
-    generated_password,
     read_cluster,
 )
 from resolute_cli.local_plan import ClusterPlan, master_configuration
 from resolute_cli.main import main
 from resolute_cli.nouns.deploy_local import instances_for
 from resolute_cli.nouns.user import password_weakness
+from resolute_cli.passwords import new_password
 from resolute_cli.render import Renderer
 
 STAND_IN = Path(__file__).resolve().parents[2] / "support" / "cli_stand_in_master.py"
@@ -203,7 +203,7 @@ def test_the_configuration_is_one_that_a_master_reads(tmp_path: Path) -> None:
     plan = ClusterPlan(
         name="c", directory=tmp_path, port=9000, slots_per_instance=2, max_instances=3, boot_delay_s=1.5, idle_s=20
     )
-    config = parse_master_config(master_configuration(plan, generated_password()))
+    config = parse_master_config(master_configuration(plan, new_password()))
     provider = config.resource_pools[0].provider
     assert provider is not None
     assert (config.port, config.host, config.is_loopback) == (9000, "127.0.0.1", True)

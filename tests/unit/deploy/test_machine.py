@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from resolute_cli.passwords import new_password
 from resolute_deploy.aws.machine import database_password
 from resolute_deploy.cloud import CloudMachine, LogStream
 from resolute_deploy.machine import Machine
-from resolute_deploy.passwords import new_password
 
 NO_LOG: Mapping[str, LogStream] = {}
 

@@ -146,6 +146,7 @@ def test_zones_of_aws_tell_their_region(zone: str, region: str | None, local: bo
         ("gr6.4xlarge", False, "G and VT"),
         ("trn1.32xlarge", False, "Trn"),
         ("m5.large", False, aws.STANDARD),
+        ("x2idn.16xlarge", False, "X"),
         ("t3.medium", True, aws.STANDARD),
     ],
 )

@@ -19,6 +19,7 @@ QUOTAS = {
     "inf": "Inf",
     "dl": "DL",
     "f": "F",
+    "x": "X",
 }
 """What the types of these families are counted under, by the account's service quotas on vCPUs."""
 
