@@ -24,11 +24,12 @@ from aiohttp import web
 from benchmarks.report import Row, Spread, ratio
 from resolute.clock import SystemClock
 from resolute.ids import SystemIds
-from resolute_master.api.app import build_complete
+from resolute_master.api.app import ALL_ROUTES
 from resolute_master.api.auth.authenticate import TASK_TOKEN_HEADER
+from resolute_master.api.http.application import build_application
 from resolute_master.api.http.connections import Connections, protocol_of, runner_of
-from resolute_master.api.http.opening import Opening
 from resolute_master.api.http.requests import Surroundings
+from resolute_master.api.http.serving import Serving
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.store.base import MetricOutcome
 from resolute_master.store.memory import MemoryStore
@@ -127,7 +128,8 @@ async def measured() -> dict[str, list[float]]:
         async with an_observed_api(Path(directory), store=KeepsNoRows()) as (world, observation):
             trial, _, token = await world.started(await world.agent())
             surroundings = Surroundings(clock=SystemClock(), ids=SystemIds(), observer=observation.requests)
-            ours = runner_of(build_complete(Opening.opened(world.context), surroundings), stop_grace_s=0.1)
+            app = build_application(Serving(world.context), surroundings, ALL_ROUTES)
+            ours = runner_of(app, stop_grace_s=0.1)
             path = f"/api/v1/trials/{trial.id}/metrics"
             alone = web.Application()
             alone.router.add_post("/api/v1/trials/{trialId}/metrics", bare)

@@ -49,6 +49,7 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
             "FORGET_FAILURES_S",
             "REMEMBERED_LOGINS",
             "RETRY_AFTER_S",
+            "UNAVAILABLE_RETRY_S",
         ),
         "master/resolute_master/api/auth/authenticate.py": ("CONCURRENT_HASHES",),
         "master/resolute_master/api/resources/allocations.py": ("MAX_POLL_S",),
@@ -180,6 +181,9 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "test_a_list_of_decisions_has_the_newest_of_so_many": ("MAX_DECISIONS",),
         "test_a_posted_line_that_is_too_long_goes_on_as_the_next": ("MAX_LINE_LENGTH",),
+    },
+    "integration/api/test_api_outage.py": {
+        "test_changes_are_refused_at_once_and_those_of_tasks_wait": ("UNAVAILABLE_RETRY_S",),
     },
     "integration/api/test_api_series.py": {
         "test_what_cannot_be_compared_is_refused_by_name": ("MAX_DATAPOINTS", "MAX_METRICS_OF_SERIES"),

@@ -27,19 +27,18 @@ from resolute_master.agents.booting import add_boot_doors
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.task_users import task_users
-from resolute_master.agents.websocket import LINK_PATH, add_agent_link
+from resolute_master.agents.websocket import add_agent_link
 from resolute_master.agents.wheel import WheelShelf
+from resolute_master.api.app import ALL_ROUTES
 from resolute_master.api.auth.authenticate import Passwords, Tokens
 from resolute_master.api.context import ApiContext
 from resolute_master.api.http.addresses import Addresses
-from resolute_master.api.http.call import Route
+from resolute_master.api.http.application import add_routes, build_application
 from resolute_master.api.http.connections import Listening, allow_open_files, runner_of
-from resolute_master.api.http.doors import add_routes, build_doors
-from resolute_master.api.http.opening import Opening
 from resolute_master.api.http.protocol import prove
-from resolute_master.api.http.requests import PROBES, Surroundings
+from resolute_master.api.http.requests import Surroundings
 from resolute_master.api.http.response_headers import ResponseHeaders
-from resolute_master.api.loading import load, loaded_routes
+from resolute_master.api.http.serving import Serving
 from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.api.submission.host_paths import configured_paths, rules_of
 from resolute_master.domain.allocation import Allocation
@@ -72,6 +71,7 @@ from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_master.tls import Tls
 from resolute_master.trust import Trust
 from resolute_master.turns import a_few_at_a_time
+from resolute_web.interface import Interface
 
 log = logging.getLogger(__name__)
 
@@ -116,37 +116,45 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     await asyncio.to_thread(remember_places, settings.config)
     await asyncio.to_thread(mend_rights, settings.config, settings.config_file)
     async with AsyncExitStack() as stack:
-        # The socket first: a port that is taken is found before anything is stored.
-        listener = _listen(settings.config)
+        # The socket is bound first, so that a port in use is found before anything is stored; it listens when the state is loaded.
+        listener = _bound(settings.config)
         stack.callback(listener.close)
         tls = await asyncio.to_thread(Tls.of, settings.config, settings.clock)
         tell_of_tls(settings.config, tls)
         observation = Observation.of(settings.config, version=settings.version, clock=settings.clock)
         stack.callback(observation.close)
         shelf = WheelShelf(settings.version)
-        doors = await _open_doors(settings, observation, listener, shelf, tls)
-        stack.push_async_callback(doors.close)
-        doors.opening.doing = "the store is being opened"
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, pools, observation.store(store), observation, doors, shelf, tls) as services:
+        async with _serving(settings, pools, observation.store(store), observation, listener, shelf, tls) as (
+            serving,
+            services,
+        ):
             scheme = "https" if tls is not None else "http"
             log.info("resolute %s serves %s://%s:%d", settings.version, scheme, *listener.getsockname()[:2])
             watch = asyncio.create_task(store.watch(), name="the store")
             stack.push_async_callback(_cancel, [watch])
             await _until(stop, [*services, watch])
-            doors.opening.stop()
+            serving.stop()
 
 
-def _listen(config: MasterConfig) -> socket.socket:
+def _bound(config: MasterConfig) -> socket.socket:
+    """A socket that does not listen yet: who connects is refused, and tries again."""
+    listener = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
     try:
-        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-        return socket.create_server((config.host, config.port), family=family, reuse_port=False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((config.host, config.port))
     except OSError as error:
-        raise InvalidInput(
-            f"port: cannot listen on {config.host}:{config.port}: {error.strerror or error}; "
-            "end what uses it, or set another port"
-        ) from error
+        listener.close()
+        raise _port_in_use(config, error) from error
+    return listener
+
+
+def _port_in_use(config: MasterConfig, error: OSError) -> InvalidInput:
+    return InvalidInput(
+        f"port: cannot listen on {config.host}:{config.port}: {error.strerror or error}; "
+        "end what uses it, or set another port"
+    )
 
 
 def tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
@@ -227,84 +235,78 @@ async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> Non
         raise Unavailable(f"{task.get_name()} has ended by itself{what}") from error
 
 
-class _Doors:
-    """The socket's server, from the first moment to the last; who comes before the master has started waits."""
+class _Server:
+    """The application on the socket, from the moment at which the state is loaded."""
 
-    def __init__(
-        self,
-        app: web.Application,
-        opening: Opening,
-        hub: asyncio.Future[AgentHub],
-        listener: socket.socket,
-        addresses: Addresses,
-        tls: Tls | None,
-    ) -> None:
-        self.opening = opening
-        self._tls = tls
-        self._addresses = addresses
-        self._app = app
-        self._hub = hub
+    def __init__(self, app: web.Application, addresses: Addresses, tls: Tls | None) -> None:
         self._runner = runner_of(app, stop_grace_s=STOP_GRACE_S)
-        self._listener = listener
+        self._addresses = addresses
+        self._tls = tls
         self._listening: Listening | None = None
 
-    async def serve(self) -> None:
+    async def begin(self, listener: socket.socket) -> asyncio.Task[None]:
+        """Answers the task that must not end before `close`. Raises `OSError` when another socket listens on the port."""
         await self._runner.setup()
         self._listening = Listening(
             self._runner,
             limit=allow_open_files(),
-            first=(*PROBES, LINK_PATH),
             tls=None if self._tls is None else self._tls.context,
             is_proxy=self._addresses.is_proxy,
         )
-        self._listening.begin(self._listener, queue=WAITING_CONNECTIONS)
-
-    def open_to_agents(self, hub: AgentHub) -> Sequence[asyncio.Task[None]]:
-        """The engine runs. Answers what must not end before the doors are closed."""
-        assert self._listening is not None
-        self._hub.set_result(hub)
-        self._listening.open_to_first()
-        return self._listening.services
-
-    def open(self, context: ApiContext, routes: Sequence[Route]) -> None:
-        """The master has started."""
-        assert self._listening is not None
-        add_routes(self._app, routes)
-        self.opening.open(context)
-        self._listening.open()
+        return await self._listening.begin(listener, queue=WAITING_CONNECTIONS)
 
     async def close(self) -> None:
-        """Again is harmless."""
-        self.opening.stop()
-        self._hub.cancel()
         if self._listening is not None:
             await self._listening.end()
         await self._runner.cleanup()
 
 
-async def _open_doors(
+async def _listen(
+    stack: AsyncExitStack,
     settings: MasterSettings,
     observation: Observation,
-    listener: socket.socket,
+    serving: Serving,
+    hub: AgentHub,
     shelf: WheelShelf,
+    listener: socket.socket,
     tls: Tls | None,
-) -> _Doors:
+) -> asyncio.Task[None]:
+    """Serve on the socket until `stack` closes: then probes say so, links of agents are closed, and open requests are finished.
+    Answers the task that must not end before. Raises `InvalidInput` when another program listens on the port by now."""
+    pages = Interface(serving.context)
+    stack.callback(pages.close)
+    app = _application(settings, observation, serving, hub, shelf, pages)
+    server = _Server(app, serving.context.addresses, tls)
+    stack.push_async_callback(server.close)
+    stack.push_async_callback(hub.close)
+    stack.callback(serving.stop)
+    try:
+        return await server.begin(listener)
+    except OSError as error:
+        raise _port_in_use(settings.config, error) from error
+
+
+def _application(
+    settings: MasterSettings,
+    observation: Observation,
+    serving: Serving,
+    hub: AgentHub,
+    shelf: WheelShelf,
+    pages: Interface,
+) -> web.Application:
+    """The API, the links of the agents, what booting machines need, and the pages."""
     config = settings.config
-    opening = Opening(cluster_name=config.resource_manager.cluster_name)
-    addresses = Addresses(config.security.trusted_proxies)
     surroundings = Surroundings(
         clock=settings.clock,
         ids=settings.ids,
         observer=observation.requests,
-        headers=ResponseHeaders(addresses, hsts_max_age_s=config.security.tls.hsts_max_age),
+        headers=ResponseHeaders(serving.context.addresses, hsts_max_age_s=config.security.tls.hsts_max_age),
     )
-    app = build_doors(opening, surroundings, enable_cors=config.enable_cors)
-    hub: asyncio.Future[AgentHub] = asyncio.get_running_loop().create_future()
-    add_agent_link(app, lambda: asyncio.shield(hub), watched=observation.link, welcomed=prove)
-    add_boot_doors(app, lambda: asyncio.shield(hub), shelf)
-    doors = _Doors(app, opening, hub, listener, addresses, tls)
-    await doors.serve()
-    return doors
+    app = build_application(serving, surroundings, ALL_ROUTES, enable_cors=config.enable_cors)
+    add_agent_link(app, hub, watched=observation.link, welcomed=prove)
+    add_boot_doors(app, hub, shelf)
+    add_routes(app, pages.routes)
+    return app
 
 
 @asynccontextmanager
@@ -313,12 +315,11 @@ async def _serving(
     pools: Mapping[PoolName, PoolPolicy],
     store: Store,
     observation: Observation,
-    doors: _Doors,
+    listener: socket.socket,
     shelf: WheelShelf,
     tls: Tls | None,
-) -> AsyncIterator[list[asyncio.Task[None]]]:
+) -> AsyncIterator[tuple[Serving, list[asyncio.Task[None]]]]:
     config, clock, ids = settings.config, settings.clock, settings.ids
-    doors.opening.doing = "the state is being loaded"
     engine = _engine(settings, pools, store)
     identity = await bootstrap.identity(store, config, ids, settings.version)
     secrets_of = await open_secrets(store, config)
@@ -355,11 +356,8 @@ async def _serving(
         )
         sweeps: list[asyncio.Task[None]] = []
         stack.push_async_callback(_cancel, sweeps)
-        stack.push_async_callback(doors.close)
-        stack.push_async_callback(hub.close)
-        services += doors.open_to_agents(hub)
-        doors.opening.doing = "the API is being loaded"
-        doors.open(context, await _routes(context, stack))
+        serving = Serving(context)
+        services.append(await _listen(stack, settings, observation, serving, hub, shelf, listener, tls))
         sweeps.append(asyncio.create_task(_sweep(context), name="sweep of uploads"))
         services.append(asyncio.create_task(Proposals(engine, OptunaSampler()).run(), name="proposals"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
@@ -367,7 +365,7 @@ async def _serving(
         if tls is not None:
             services.append(asyncio.create_task(tls.watch(), name="watch of the certificate"))
         await _tell_of_lost_files(engine, config)
-        yield services
+        yield serving, services
 
 
 def _engine(settings: MasterSettings, pools: Mapping[PoolName, PoolPolicy], store: Store) -> Engine:
@@ -526,17 +524,6 @@ def _context(
         addresses=Addresses(settings.config.security.trusted_proxies),
         join_token=join_token,
     )
-
-
-async def _routes(context: ApiContext, stack: AsyncExitStack) -> tuple[Route, ...]:
-    """The API and the web interface, both imported when the agents have their links; `stack` ends the streams of open pages."""
-    routes = await loaded_routes()
-    await load(("resolute_web", "resolute_web.views"))
-    from resolute_web.interface import Interface
-
-    pages = Interface(context)
-    stack.callback(pages.close)
-    return (*routes, *pages.routes)
 
 
 def _own_files(settings: MasterSettings) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from resolute_master.api.auth.authenticate import authenticate
 from resolute_master.api.context import ApiContext
 from resolute_master.api.http.call import Call, Route
 from resolute_master.api.http.errors import INTERNAL, status_of, unexpected
-from resolute_master.api.http.opening import OPENING
+from resolute_master.api.http.serving import SERVING
 from resolute_web.frame import frame_of
 from resolute_web.rendering import render
 
@@ -106,7 +106,7 @@ def to_login(request: web.Request) -> web.Response:
 async def _explained(request: web.Request, error: Exception) -> web.Response:
     status = status_of(error) if isinstance(error, ResoluteError) else INTERNAL
     text = str(error) if isinstance(error, ResoluteError) else unexpected(request, error)
-    api = request.app[OPENING].serving
+    api = request.app[SERVING].context
     return await error_page(request, api, status.http, text)
 
 

@@ -12,10 +12,11 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from resolute.clock import SystemClock
-from resolute_master.api.app import build_complete
+from resolute_master.api.app import ALL_ROUTES
 from resolute_master.api.context import ApiContext
-from resolute_master.api.http.opening import Opening
+from resolute_master.api.http.application import build_application
 from resolute_master.api.http.requests import Surroundings
+from resolute_master.api.http.serving import Serving
 from resolute_master.observability.observation import Observation
 from resolute_master.observability.tracing import NoTracing, Tracing
 from resolute_master.store.base import Store
@@ -60,7 +61,8 @@ async def an_observed_api(
     def application(context: ApiContext) -> web.Application:
         observation.watch(context.engine, context.store, context.reporting)
         surroundings = Surroundings(clock=context.clock, ids=context.ids, observer=observation.requests)
-        return build_complete(Opening.opened(replace(context, exposition=observation.exposition)), surroundings)
+        serving = Serving(replace(context, exposition=observation.exposition))
+        return build_application(serving, surroundings, ALL_ROUTES)
 
     given = observation.store(store or MemoryStore())
     async with an_api(storage, store=given, application=application, **options) as world:

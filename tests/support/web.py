@@ -13,7 +13,7 @@ from aiohttp import ClientSession, CookieJar, FormData, web
 
 from resolute_master.api.app import build_api
 from resolute_master.api.context import ApiContext
-from resolute_master.api.http.doors import add_routes
+from resolute_master.api.http.application import add_routes
 from resolute_web.interface import Interface
 from support.api import PASSWORD, World, an_api
 

@@ -21,7 +21,12 @@ API = ROOT / "master" / "resolute_master" / "api" / "http" / "limits.py"
 INSIDE = {"SWEEP_S", "TLS_SHUTDOWN_S"}
 """How often the master looks: nothing that a caller meets."""
 
-GIVEN = {"LEAST_GROWTH": "least_growth=1000", "ASKED_AFTER": "asked_after=0", "RETRY_AFTER_S": "Retry-After"}
+GIVEN = {
+    "LEAST_GROWTH": "least_growth=1000",
+    "ASKED_AFTER": "asked_after=0",
+    "RETRY_AFTER_S": "Retry-After",
+    "UNAVAILABLE_RETRY_S": "Retry-After",
+}
 """What their tests say instead of the name: half a gigabyte is not filled for a test, and a header has a name of its own."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import ssl
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -37,7 +38,8 @@ LONGEST_PAUSE_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often to try again, for verbs that may be repeated. The n-th pause is `backoff_s * 2**n`, at most `LONGEST_PAUSE_S`."""
+    """How often to try again, for verbs that may be repeated. The n-th pause is drawn between a half and the whole of
+    `backoff_s * 2**n`, which is at most `LONGEST_PAUSE_S`."""
 
     total: int = 5
     backoff_s: float = 0.5
@@ -86,11 +88,13 @@ class Session:
         verify: bool | str = True,
         transport: httpx.BaseTransport | None = None,
         pause: Callable[[float], None] = time.sleep,
+        rng: random.Random | None = None,
     ) -> None:
         self.master = master
         self.token = token
         self.retry = retry if retry is not None else Retry()
         self._pause = pause
+        self._rng = rng or random.Random()
         self._http = httpx.Client(
             base_url=master + "/",
             headers={"Authorization": f"Bearer {token}"} if token else {},
@@ -167,7 +171,8 @@ class Session:
                 refused_for_now = response.status_code == TOO_MANY and asked_s > 0 and not final
                 if not refused_for_now and not (repeatable and response.status_code in policy.statuses):
                     raise error_of(response.status_code, response.content, str(response.request.url))
-            self._pause(max(policy.pause_s(failures), min(asked_s, LONGEST_PAUSE_S)))
+            step_s = policy.pause_s(failures) / 2
+            self._pause(max(step_s, min(asked_s, LONGEST_PAUSE_S)) + step_s * self._rng.random())
         raise AssertionError("the last attempt returns or raises")
 
     def _send(

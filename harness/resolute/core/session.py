@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import random
 import socket
 import ssl
 import threading
@@ -40,9 +41,15 @@ DEFAULT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long an unanswered request is retried: a master may be restarting."""
+    """How long a request is repeated while the master does not answer, and the pauses between two attempts. Each pause is drawn
+    between a half and the whole of a step, which doubles from `first_wait_s` to `longest_wait_s`, so that the tasks of a cluster do
+    not all return at one moment.
 
-    total_s: float = 120.0
+    When the agent loses the master too, the task's lease ends it after `agent_reconnect_wait` of its pool. When the database is
+    away, leases go on and the requests of tasks wait: `total_s` is half an hour, as long as the released harness tries.
+    """
+
+    total_s: float = 1800.0
     first_wait_s: float = 0.1
     longest_wait_s: float = 5.0
 
@@ -80,7 +87,10 @@ class Session:
         cert_name: str | None = None,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], None] | None = None,
+        rng: random.Random | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`sleep`, `rng` and `monotonic` (seconds) replace the pauses, their spread, and the time that is measured."""
         parts = urlsplit(master_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInput(f"the master's address {master_url!r} is not of the form http(s)://host:port")
@@ -91,6 +101,8 @@ class Session:
         self._server_name = cert_name
         self._token = token
         self._retry = retry or RetryPolicy()
+        self._rng = rng or random.Random()
+        self._monotonic = monotonic
         self._closed = threading.Event()
         # An event's wait doubles as a sleep that closing the session cuts short.
         self._sleep: Callable[[float], object] = sleep or self._closed.wait
@@ -131,20 +143,22 @@ class Session:
         """Send until answered and return the decoded JSON body."""
         target = self._prefix + path + (f"?{urlencode(params)}" if params else "")
         payload = None if body is None else json.dumps(body, allow_nan=False).encode()
-        started = time.monotonic()
-        wait_s = self._retry.first_wait_s
+        started = self._monotonic()
+        step_s = self._retry.first_wait_s
         while True:
+            asked_s = 0.0
             try:
                 status, answer, retry_after_s = self._exchange(verb, target, payload, timeout_s)
                 if status not in RETRY_STATUSES and (status != TOO_MANY or retry_after_s is None):
                     return _decoded(status, answer, path)
                 problem, timed_out = f"HTTP {status}: {_error_text(answer)}", False
-                wait_s = max(wait_s, min(retry_after_s or 0.0, self._retry.longest_wait_s))
+                asked_s = min(retry_after_s or 0.0, self._retry.longest_wait_s)
             except (OSError, http.client.HTTPException) as error:
                 self._drop_connection()
                 problem = f"{type(error).__name__}: {error}"
                 timed_out = isinstance(error, TimeoutError)
-            waited_s = time.monotonic() - started
+            wait_s = max(asked_s, step_s / 2) + step_s / 2 * self._rng.random()
+            waited_s = self._monotonic() - started
             if self._closed.is_set() or waited_s + wait_s > self._retry.total_s:
                 raise (TimedOut if timed_out else Unavailable)(
                     f"the master at {self._host}:{self._port} did not answer {verb} {path} "
@@ -152,7 +166,7 @@ class Session:
                 )
             logger.debug("%s %s: %s; again in %.1f s", verb, path, problem, wait_s)
             self._sleep(wait_s)
-            wait_s = min(wait_s * 2, self._retry.longest_wait_s)
+            step_s = min(step_s * 2, self._retry.longest_wait_s)
 
     def close(self) -> None:
         """End every connection, also those that another thread is waiting on."""

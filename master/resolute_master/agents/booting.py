@@ -7,7 +7,6 @@ authenticated by the machine's join token alone, which is valid only for joining
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -23,8 +22,7 @@ REPORT_S = 10.0
 """A report that has not come to its end after so long is not waited for."""
 
 
-def add_boot_doors(app: web.Application, hub: Callable[[], Awaitable[AgentHub]], shelf: WheelShelf) -> None:
-    """Serve them; `hub` waits until there is one."""
+def add_boot_doors(app: web.Application, hub: AgentHub, shelf: WheelShelf) -> None:
 
     async def fetch(request: web.Request) -> web.Response:
         wheel = await asyncio.to_thread(shelf.wheel)
@@ -33,11 +31,10 @@ def add_boot_doors(app: web.Application, hub: Callable[[], Awaitable[AgentHub]],
         return web.Response(body=wheel.data, content_type="application/zip")
 
     async def failed(request: web.Request) -> web.Response:
-        taking = await hub()
         said = (await _beginning(request)).decode(errors="replace")
         token = request.headers.get(TOKEN_HEADER, "")
         try:
-            await taking.boot_failed(request.match_info["instance"], token, request.query.get("stage", ""), said)
+            await hub.boot_failed(request.match_info["instance"], token, request.query.get("stage", ""), said)
         except PermissionDenied as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
         return web.Response(status=204)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
@@ -81,20 +81,18 @@ def encode(message: MasterMessage) -> str:
 
 def add_agent_link(
     app: web.Application,
-    hub: Callable[[], Awaitable[AgentHub]],
+    hub: AgentHub,
     *,
     watched: Callable[[Transport], Transport] = lambda transport: transport,
     welcomed: Callable[[web.BaseRequest], None] = lambda _: None,
 ) -> None:
-    """Serve links. `hub` waits until there is one; `watched` wraps each transport in a counter, and `welcomed` is called
-    of the request of an agent that has been let in."""
+    """Serve links. `watched` wraps each transport, to count; `welcomed` is called with the request of an accepted agent."""
 
     async def link(request: web.Request) -> web.WebSocketResponse:
-        taking = await hub()
         # Heartbeats of our own, so no pings: those are answered only while the socket is read.
         socket = web.WebSocketResponse(max_msg_size=MAX_FRAME_BYTES, compress=False)
         await socket.prepare(request)
-        await taking.serve(watched(WebSocketTransport(socket, partial(welcomed, request))))
+        await hub.serve(watched(WebSocketTransport(socket, partial(welcomed, request))))
         return socket
 
     app.router.add_get(LINK_PATH, link)

@@ -13,7 +13,6 @@ change something it submits a command to the engine, to show something it reads 
 
 - `app`          `ROUTES`, the whole table; `build_api(context)`: every route in one application
 - `context`      what the composition root gives to the API
-- `loading`      imports the modules of the API when agents have their links
 - `barriers`     barriers of gangs; `contract` the version of the contract
 - `rights`, `openapi`  write the pages about the table of routes
 """

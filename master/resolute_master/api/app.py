@@ -1,16 +1,15 @@
-"""All routes in one table. To import it is to import the whole API: a master does so when its agents have links (`loading`)."""
+"""All routes in one table."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from resolute_master.api.context import ApiContext
+from resolute_master.api.http.application import build_application
 from resolute_master.api.http.call import Route
-from resolute_master.api.http.doors import add_routes, build_doors
-from resolute_master.api.http.limits import MAX_UPLOAD_BYTES
-from resolute_master.api.http.opening import Opening
 from resolute_master.api.http.requests import Surroundings, Unobserved
 from resolute_master.api.http.response_headers import ResponseHeaders
+from resolute_master.api.http.serving import Serving
 from resolute_master.api.resources import (
     agent_joining,
     agents,
@@ -108,25 +107,13 @@ ALL_ROUTES: tuple[Route, ...] = (*ROUTES, *not_yet.ROUTES)
 
 
 def build_api(context: ApiContext) -> web.Application:
-    """The application of a master that has started, complete; more routes may be added before it runs."""
+    """The application of a master, complete; more routes may be added before it runs."""
     headers = ResponseHeaders(context.addresses, hsts_max_age_s=context.config.security.tls.hsts_max_age)
     surroundings = Surroundings(clock=context.clock, ids=context.ids, observer=Unobserved(), headers=headers)
-    return build_complete(
-        Opening.opened(context),
+    return build_application(
+        Serving(context),
         surroundings,
+        ALL_ROUTES,
         enable_cors=context.config.enable_cors,
         max_request_bytes=context.max_request_bytes,
     )
-
-
-def build_complete(
-    opening: Opening,
-    surroundings: Surroundings,
-    *,
-    enable_cors: bool = False,
-    max_request_bytes: int = MAX_UPLOAD_BYTES,
-) -> web.Application:
-    """The same, with what it stands among."""
-    app = build_doors(opening, surroundings, enable_cors=enable_cors, max_request_bytes=max_request_bytes)
-    add_routes(app, ALL_ROUTES)
-    return app

@@ -10,7 +10,6 @@ from aiohttp.test_utils import TestServer
 from resolute.clock import FixedClock
 from resolute.wire.agent_link import MAX_FRAME_BYTES, Welcome
 from resolute_agent.link import decode_master_frame, encode_frame
-from resolute_master.agents.hub import AgentHub
 from resolute_master.agents.websocket import LINK_PATH, add_agent_link
 from resolute_master.store.memory import MemoryStore
 from support.cluster import T0
@@ -21,12 +20,8 @@ from support.hubs import a_hello, a_hub
 async def test_the_master_reads_frames_up_to_the_limit() -> None:
     store, clock = MemoryStore(), FixedClock(T0)
     async with running(an_engine(store, clock=clock)) as engine, a_hub(engine, store, clock) as hub:
-
-        async def taking() -> AgentHub:
-            return hub
-
         app = web.Application()
-        add_agent_link(app, taking)
+        add_agent_link(app, hub)
         largest = encode_frame(a_hello()).rjust(MAX_FRAME_BYTES - 1)  # for aiohttp the limit itself is too much
         async with TestServer(app) as server, ClientSession() as http:
             async with http.ws_connect(server.make_url(LINK_PATH)) as link:

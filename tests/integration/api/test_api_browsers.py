@@ -56,8 +56,7 @@ async def test_what_no_application_sees_is_told_the_same(limit: int, status: byt
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     listening = Listening(runner, limit=limit)
-    listening.begin(listener)
-    listening.open()
+    await listening.begin(listener)
     try:
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"GARBAGE\r\n\r\n")

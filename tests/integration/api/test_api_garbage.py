@@ -45,8 +45,7 @@ async def left_by(world: World, said: bytes, status: bytes, *, hear: bool = True
     listening = Listening(runner, limit=100)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    listening.begin(listener)
-    listening.open()
+    await listening.begin(listener)
 
     async def once() -> None:
         assert status in await asyncio.to_thread(call, port, said, hear=hear)

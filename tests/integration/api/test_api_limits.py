@@ -46,8 +46,7 @@ async def a_server(handler: Any, *, limit: int = 100, **patience: float) -> Asyn
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     listening = Listening(runner, limit=limit, patience=Patience(sweep_s=0.05, **patience))
-    listening.begin(listener)
-    listening.open()
+    await listening.begin(listener)
     try:
         yield listening, listener.getsockname()[1]
     finally:

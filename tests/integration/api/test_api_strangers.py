@@ -134,8 +134,7 @@ async def test_when_all_connections_are_taken_the_most_crowded_address_loses_one
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     listening = Listening(runner, limit=5, patience=Patience(sweep_s=0.05))
-    listening.begin(listener)
-    listening.open()
+    await listening.begin(listener)
     port = listener.getsockname()[1]
     try:
         async with (

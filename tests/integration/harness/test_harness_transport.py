@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import sys
 import threading
@@ -21,6 +22,7 @@ from resolute.errors import FailedPrecondition, InvalidInput, NotFound, Resolute
 from support.harness_master import TOKEN, FakeMaster, task_variables
 from support.harness_tasks import Tasks
 
+AWAY_S = 300.0
 IMPATIENT = RetryPolicy(total_s=0.3, first_wait_s=0.05)
 
 
@@ -67,6 +69,27 @@ def test_a_restarting_master_is_waited_for(master: FakeMaster, open_session: Cal
     master.fail_next(429)
     post_metric(session, 1, 4, loss=0.125)
     assert sorted(master.metrics(5, "training")) == [1, 2, 3, 4]
+
+
+def test_a_master_that_is_away_for_five_minutes_is_waited_for(master: FakeMaster) -> None:
+    """In virtual time: each pause takes none."""
+    now, pauses = [0.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        pauses.append(seconds)
+        if now[0] >= AWAY_S and not back:
+            back.append(now[0])
+            master.start()
+
+    back: list[float] = []
+    master.stop()
+    session = Session(master.url, TOKEN, sleep=sleep, monotonic=lambda: now[0], rng=random.Random(7))
+    with closing(session):
+        post_metric(session, 1, 1, loss=1.0)
+    assert sorted(master.metrics(5, "training")) == [1]
+    assert back and now[0] <= AWAY_S + RetryPolicy().longest_wait_s
+    assert len(set(pauses[-50:])) == 50, "the pauses are not spread"
 
 
 def test_a_master_that_stays_away_is_named(master: FakeMaster, open_session: Callable[..., Session]) -> None:

@@ -1,4 +1,4 @@
-"""Probes at any time of a master's life, and what surrounds each request."""
+"""Probes, and what surrounds each request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import BaseTestServer, TestServer
 
 from resolute import logs
-from resolute.clock import FixedClock, SystemClock
+from resolute.clock import SystemClock
 from resolute.errors import Unavailable
 from resolute.ids import SeededIds
-from resolute_master.agents.websocket import add_agent_link
-from resolute_master.api.app import ROUTES, build_complete
-from resolute_master.api.http.doors import add_routes, build_doors
-from resolute_master.api.http.opening import Opening
-from resolute_master.api.http.requests import REQUEST_ID_HEADER, UNKNOWN_ROUTE, Answered, Surroundings, Unobserved
+from resolute_master.api.app import ROUTES
+from resolute_master.api.http.application import build_application
+from resolute_master.api.http.requests import REQUEST_ID_HEADER, Surroundings, Unobserved
+from resolute_master.api.http.serving import Serving
 from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.api.resources.health import readiness, store_health
 from resolute_master.store.memory import MemoryStore
@@ -31,9 +29,10 @@ from support.api import an_api
 
 
 @asynccontextmanager
-async def doors(opening: Opening) -> AsyncIterator[tuple[TestServer, ClientSession]]:
+async def a_server(serving: Serving) -> AsyncIterator[tuple[TestServer, ClientSession]]:
     surroundings = Surroundings(clock=SystemClock(), ids=SeededIds(5), observer=Unobserved())
-    async with TestServer(build_complete(opening, surroundings)) as server, ClientSession() as http:
+    app = build_application(serving, surroundings, ROUTES)
+    async with TestServer(app) as server, ClientSession() as http:
         yield server, http
 
 
@@ -42,97 +41,33 @@ async def asked(server: BaseTestServer, http: ClientSession, path: str) -> tuple
         return answer.status, json.loads(await answer.text())
 
 
-# ------------------------------------------------------------------------------------------------------------- start
+# ------------------------------------------------------------------------------------------------------------ probes
 
 
-async def test_probes_are_heardbefore_the_master_has_started_and_others_wait(tmp_path: Path) -> None:
-    opening = Opening(cluster_name="default")
-    opening.doing = "the state is being loaded"
-    async with an_api(tmp_path) as world, doors(opening) as (server, http):
-        status, body = await asked(server, http, "/ready")
-        assert (status, body["ready"], body["stage"]) == (503, False, "starting")
-        assert body["parts"] == {"start": {"ok": False, "message": "the state is being loaded"}}
-        assert (await asked(server, http, "/health"))[0] == 503
-        early = asyncio.create_task(asked(server, http, "/info"))
-        assert (await asked(server, http, "/ready"))[0] == 503 and not early.done()
-        opening.open(world.context)
-        status, body = await early
-        assert (status, body["cluster_id"]) == (200, "cluster-1")
-        status, body = await asked(server, http, "/ready")
-        assert (status, body["ready"], body["stage"]) == (200, True, "serving")
-        assert set(body["parts"]) == {"start", "engine", "store"} and all(part["ok"] for part in body["parts"].values())
-        assert await asked(server, http, "/health") == (
-            200,
-            {"status": "up", "database": "up", "resource_managers": [{"cluster_name": "default", "status": "up"}]},
-        )
-        opening.stop()
-        status, body = await asked(server, http, "/ready")
-        assert (status, body["stage"]) == (503, "stopping")
-        assert (await asked(server, http, "/info"))[0] == 200  # what is under way is finished
-
-
-async def test_those_who_have_waited_come_in_in_turn_and_who_comes_meanwhile_stands_behind_them(tmp_path: Path) -> None:
-    opening = Opening()
-    came: list[str] = []
-
-    async def come(name: str) -> None:
-        await opening.context()
-        came.append(name)
-
+async def test_probes_say_how_each_part_is_until_the_master_stops(tmp_path: Path) -> None:
     async with an_api(tmp_path) as world:
-        early = [asyncio.create_task(come(f"early {number}")) for number in range(20)]
-        gone = asyncio.create_task(come("gone"))
-        await asyncio.sleep(0)
-        gone.cancel()
-        opening.open(world.context)
-        assert opening.free is None and opening.now is world.context
-        await asyncio.sleep(0)
-        late = asyncio.create_task(come("late"))
-        await asyncio.sleep(0)
-        assert "late" not in came and len(came) < 20, "all of them in one turn"
-        await asyncio.gather(*early, late)
-        assert came == [*(f"early {number}" for number in range(20)), "late"]
-        assert opening.free is world.context, "nobody waits any more"
+        serving = Serving(world.context)
+        async with a_server(serving) as (server, http):
+            status, body = await asked(server, http, "/ready")
+            assert (status, body["ready"], body["stage"]) == (200, True, "serving")
+            assert set(body["parts"]) == {"master", "engine", "store"}
+            assert all(part["ok"] for part in body["parts"].values())
+            assert await asked(server, http, "/health") == (
+                200,
+                {"status": "up", "database": "up", "resource_managers": [{"cluster_name": "default", "status": "up"}]},
+            )
+            serving.stop()
+            status, body = await asked(server, http, "/ready")
+            assert (status, body["stage"]) == (503, "stopping")
+            assert body["parts"]["master"] == {"ok": False, "message": "the master has been asked to stop"}
+            assert (await asked(server, http, "/info"))[0] == 200  # what is under way is finished
 
 
-async def test_who_waits_too_long_is_told_to_come_again() -> None:
-    opening = Opening(wait_s=0.0)
-    opening.doing = "the database does not answer yet"
-    async with doors(opening) as (server, http):
-        status, body = await asked(server, http, "/api/v1/experiments")
-        assert status == 503 and "still starting (the database does not answer yet)" in str(body)
-        opening.stop()
-        status, body = await asked(server, http, "/api/v1/experiments")
-        assert status == 503 and "stops before it has started" in str(body)
-
-
-class Counted(Unobserved):
-    def __init__(self) -> None:
-        self.heard: list[Answered] = []
-
-    def answered(self, answered: Answered) -> None:
-        self.heard.append(answered)
-
-
-async def test_who_is_refused_during_a_start_is_counted_with_the_wait_and_under_no_route_and_nothing_is_kept() -> None:
-    opening, clock, counted = Opening(), FixedClock(datetime(2026, 1, 1, tzinfo=UTC)), Counted()
-    surroundings = Surroundings(clock=clock, ids=SeededIds(5), observer=counted)
-    async with TestServer(build_doors(opening, surroundings)) as server, ClientSession() as http:
-        early = [asyncio.create_task(asked(server, http, f"/api/v1/trials/{number}")) for number in range(10)]
-        async with asyncio.timeout(30):
-            while len(opening._waiting) < len(early):  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.001)
-        clock.advance(7.0)
-        opening.stop()
-        assert {status for status, _ in await asyncio.gather(*early)} == {503}
-    assert {(each.route, each.status, each.seconds) for each in counted.heard} == {(UNKNOWN_ROUTE, 503, 7.0)}
-    assert len(surroundings._routes) == 1
-
-
-async def test_paths_and_methods_that_nobody_serves_are_told_apart_at_the_doors_and_behind_them(tmp_path: Path) -> None:
-    async with an_api(tmp_path) as world, doors(Opening.opened(world.context)) as (server, http):
+async def test_unknown_paths_and_methods_are_told_apart(tmp_path: Path) -> None:
+    async with an_api(tmp_path) as world, a_server(Serving(world.context)) as (server, http):
         for method, path, status in (
             ("POST", "/ready", 405),
+            ("HEAD", "/health", 405),
             ("PUT", "/info", 405),
             ("GET", "/api/v1/nothing", 404),
             ("GET", "/", 404),
@@ -141,38 +76,20 @@ async def test_paths_and_methods_that_nobody_serves_are_told_apart_at_the_doors_
                 assert answer.status == status, path
 
 
-@pytest.mark.parametrize("stage", ["starting", "serving"])
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("HEAD", "/health"), ("POST", "/health"), ("POST", "/agents/link")],
-)
-async def test_methods_that_the_doors_do_not_serve_are_told_at_once_at_any_time(
-    tmp_path: Path, stage: str, method: str, path: str
-) -> None:
-    opening = Opening(wait_s=0.0)  # who waits is refused with 503
-    surroundings = Surroundings(clock=SystemClock(), ids=SeededIds(5), observer=Unobserved())
-    app = build_doors(opening, surroundings)
-    add_agent_link(app, asyncio.Event().wait)  # type: ignore[arg-type]  # nobody gets in
-    async with an_api(tmp_path) as world, TestServer(app) as server, ClientSession() as http:
-        if stage == "serving":
-            add_routes(app, ROUTES)
-            opening.open(world.context)
-        async with http.request(method, server.make_url(path)) as answer:
-            assert answer.status == 405
-
-
-@pytest.mark.parametrize(("enable_cors", "status"), [(True, 200), (False, 404)])
-async def test_who_asks_what_a_page_of_another_site_may_do_need_not_wait_for_the_start(
-    *, enable_cors: bool, status: int
+@pytest.mark.parametrize(("enable_cors", "status"), [(True, 200), (False, 405)])
+async def test_a_preflight_of_another_site_is_answered_where_the_configuration_allows_it(
+    tmp_path: Path, *, enable_cors: bool, status: int
 ) -> None:
     surroundings = Surroundings(clock=SystemClock(), ids=SeededIds(5), observer=Unobserved())
-    app = build_doors(Opening(wait_s=0.0), surroundings, enable_cors=enable_cors)
     asks = {"Access-Control-Request-Method": "GET"}
-    async with TestServer(app) as server, ClientSession() as http:
-        async with http.options(server.make_url("/api/v1/master"), headers=asks) as answer:
+    async with an_api(tmp_path) as world:
+        app = build_application(Serving(world.context), surroundings, ROUTES, enable_cors=enable_cors)
+        async with (
+            TestServer(app) as server,
+            ClientSession() as http,
+            http.options(server.make_url("/api/v1/master"), headers=asks) as answer,
+        ):
             assert answer.status == status
-        async with http.get(server.make_url("/api/v1/master")) as answer:
-            assert answer.status == 503
 
 
 class HangingStore(MemoryStore):
@@ -200,9 +117,9 @@ async def test_a_store_that_hangs_or_fails_makes_the_master_unready() -> None:
 
 async def test_an_engine_that_has_stopped_makes_the_master_unready(tmp_path: Path) -> None:
     async with an_api(tmp_path) as world:
-        opening = Opening.opened(world.context)
+        serving = Serving(world.context)
     # The world's engine ends with it.
-    found = await readiness(opening)
+    found = await readiness(serving)
     assert not found.ready and not found.parts["engine"].ok and "has stopped" in found.parts["engine"].message
 
 

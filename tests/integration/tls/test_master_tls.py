@@ -57,8 +57,7 @@ async def a_server(tls: Tls, **patience: float) -> AsyncIterator[tuple[Listening
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     listening = Listening(runner, limit=100, patience=Patience(sweep_s=0.05, **patience), tls=tls.context)
-    listening.begin(listener)
-    listening.open()
+    await listening.begin(listener)
     try:
         yield listening, listener.getsockname()[1]
     finally:

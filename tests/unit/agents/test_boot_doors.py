@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import io
 import subprocess
@@ -67,9 +66,8 @@ async def doors() -> AsyncIterator[Doors]:
         await an_experiment(engine, await a_user(engine))
         (machine,) = engine.state.all(Instance)
         await launched(engine, machine, T0)
-        app, ready = web.Application(), asyncio.get_running_loop().create_future()
-        ready.set_result(hub)
-        add_boot_doors(app, lambda: asyncio.shield(ready), WheelShelf(VERSION))
+        app = web.Application()
+        add_boot_doors(app, hub, WheelShelf(VERSION))
         async with TestClient(TestServer(app)) as client:
             yield Doors(engine, hub, client)
 

@@ -25,7 +25,7 @@ from resolute_master.api.http.admission import Admission
 from resolute_master.api.http.bodies import read_body
 from resolute_master.api.http.call import Call
 from resolute_master.api.http.connections import Connections, protocol_of, runner_of
-from resolute_master.api.http.opening import OPENING, Opening
+from resolute_master.api.http.serving import SERVING, Serving
 from resolute_master.api.resources.allocations import MAX_POLL_S, preemption_signal
 from resolute_master.api.resources.login import ROUTES as LOGIN_ROUTES
 from resolute_master.domain.allocation import Allocation
@@ -278,7 +278,7 @@ def test_the_body_of_a_call_without_a_token_is_waited_for_so_long(tmp_path: Path
     async def scenario() -> None:
         async with a_running_task(tmp_path) as asking:
             app = web.Application()
-            app[OPENING] = Opening.opened(asking(1).api)
+            app[SERVING] = Serving(asking(1).api)
             (login,) = [route for route in LOGIN_ROUTES if route.action is Action.PUBLIC]
             request, payload = posted(100, app)
             payload.feed_data(b"{")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,13 @@ from resolute.wire.rest.logs import LogsQuery, TrialLogsResponse
 Answer = httpx.Response | Exception
 
 
+class WholeSteps(random.Random):
+    """Every pause is the whole of its step."""
+
+    def random(self) -> float:
+        return 1.0
+
+
 def session_of(
     *answers: Answer, pauses: list[float] | None = None, **options: Any
 ) -> tuple[Session, list[httpx.Request]]:
@@ -52,7 +60,12 @@ def session_of(
 
     waited = pauses if pauses is not None else []
     return (
-        Session("http://master:8080", transport=httpx.MockTransport(answer), pause=waited.append, **options),
+        Session(
+            "http://master:8080",
+            transport=httpx.MockTransport(answer),
+            pause=waited.append,
+            **{"rng": WholeSteps(), **options},
+        ),
         seen,
     )
 
@@ -158,6 +171,17 @@ def test_reading_is_tried_again_with_growing_pauses() -> None:
     session.get("x", Empty)
     assert len(seen) == 4
     assert pauses == [0.0, 1.0, 2.0]
+
+
+def test_pauses_of_several_callers_are_spread() -> None:
+    drawn = []
+    for seed in range(20):
+        pauses: list[float] = []
+        answers = [*[failure(503, 14, "busy") for _ in range(3)], httpx.Response(200, json={})]
+        session, _ = session_of(*answers, pauses=pauses, rng=random.Random(seed))
+        session.get("x", Empty)
+        drawn.append(pauses[-1])
+    assert all(1.0 <= pause <= 2.0 for pause in drawn) and max(drawn) - min(drawn) > 0.5
 
 
 def test_trying_again_ends() -> None:
@@ -344,7 +368,7 @@ def test_a_call_that_was_refused_for_now_is_repeated_after_the_time_that_the_mas
     pauses: list[float] = []
     session, seen = session_of(busy("3"), busy("1"), httpx.Response(200, json=ME), pauses=pauses)
     session.post("api/v1/anything", Empty)  # also a verb that is not repeated otherwise: nothing was done
-    assert len(seen) == 3 and pauses == [3.0, 1.0]
+    assert len(seen) == 3 and pauses == [3.0, 1.5], "never before the time that is named"
 
 
 @pytest.mark.parametrize("seconds", [None, "soon", "0"])

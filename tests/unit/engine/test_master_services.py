@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,12 +27,14 @@ from resolute_master.app import (
     _tell_of_lost_files,
     _tell_of_lost_pools,
     _until,
+    open_store,
     run_master,
 )
 from resolute_master.bootstrap import PASSWORD_FILE, first_users
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import KillExperiment, RecordReports, StoredReport, UpdateJob
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
@@ -41,6 +42,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.pools.scripted_interruptions import InterruptionsBySteps
+from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.clouds.driver import StepInterruption
 from resolute_provisioner.model import Market, Offer, PoolScaling
@@ -95,8 +97,8 @@ async def test_a_part_that_ends_by_itself_ends_the_master_with_the_reason(part: 
         await _until(asyncio.Event(), [service])
 
 
-def the_way_in() -> asyncio.Task[object] | None:
-    return next((task for task in asyncio.all_tasks() if task.get_name() == "way in of connections"), None)
+def the_sweep() -> asyncio.Task[object]:
+    return next(task for task in asyncio.all_tasks() if task.get_name() == "sweep of connections")
 
 
 def settings_in(tmp_path: Path) -> MasterSettings:
@@ -121,21 +123,7 @@ def settings_in(tmp_path: Path) -> MasterSettings:
     )
 
 
-async def test_a_master_that_nobody_can_call_any_more_ends_with_words(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
-    master = asyncio.create_task(run_master(settings, asyncio.Event()))
-    async with asyncio.timeout(60):
-        while (way_in := the_way_in()) is None:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
-        way_in.cancel()
-        with pytest.raises(Unavailable, match="way in of connections has ended by itself: CancelledError"):
-            await master
-
-
-async def test_a_master_whose_api_cannot_be_imported_takes_leave_of_the_agents_that_are_linked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "resolute_master.api.app", None)  # Python raises ImportError for such a module
+async def test_a_master_that_loses_a_part_closes_the_links_of_agents_and_ends_with_the_reason(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     master = asyncio.create_task(run_master(settings, asyncio.Event()))
     url = f"http://127.0.0.1:{settings.config.port}{LINK_PATH}"
@@ -145,16 +133,61 @@ async def test_a_master_whose_api_cannot_be_imported_takes_leave_of_the_agents_t
         token = (tmp_path / "join-token").read_text().strip()
         await link.send_str(encode_frame(a_hello(join_token=token)))
         told = [await link.receive()]
+        the_sweep().cancel()
         while told[-1].type is WSMsgType.TEXT:
             told.append(await link.receive())
         assert isinstance(decode_master_frame(told[0].data), Welcome)
         assert (told[-1].type, told[-1].data) == (WSMsgType.CLOSE, WSCloseCode.OK), "the link was cut"
-        with pytest.raises(ImportError):
+        with pytest.raises(Unavailable, match="sweep of connections has ended by itself: CancelledError"):
             await master
 
 
+async def test_the_socket_refuses_connections_until_the_state_is_loaded(tmp_path: Path) -> None:
+    stop, asked, there = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow_store(config: MasterConfig) -> Store:
+        asked.set()
+        await there.wait()
+        return await open_store(config)
+
+    settings = replace(settings_in(tmp_path), open_store=slow_store)
+    url = f"http://127.0.0.1:{settings.config.port}/ready"
+    master = asyncio.create_task(run_master(settings, stop))
+    async with asyncio.timeout(60), ClientSession() as http:
+        await asked.wait()
+        with pytest.raises(ClientConnectionError):
+            await http.get(url)
+        there.set()
+        while (status := await status_of(http, url)) is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        assert status == 200, "the first answer comes when the master can be given work"
+        stop.set()
+        await master
+
+
+async def test_a_port_in_use_is_found_before_the_store_is_opened(tmp_path: Path) -> None:
+    async def no_store(_: MasterConfig) -> Store:
+        raise AssertionError("the store was opened")
+
+    settings = replace(settings_in(tmp_path), open_store=no_store)
+    with (
+        socket.create_server(("127.0.0.1", settings.config.port)),
+        pytest.raises(InvalidInput, match=f"port: cannot listen on 127.0.0.1:{settings.config.port}: .* in use"),
+    ):
+        await run_master(settings, asyncio.Event())
+
+
+async def status_of(http: ClientSession, url: str) -> int | None:
+    """None before the master listens."""
+    try:
+        async with http.get(url) as answer:
+            return answer.status
+    except ClientConnectionError:
+        return None
+
+
 async def linked(http: ClientSession, url: str) -> ClientWebSocketResponse | None:
-    """None before the master's socket is there."""
+    """None before the master listens."""
     try:
         return await http.ws_connect(url)
     except ClientConnectionError:

@@ -3,8 +3,8 @@
 Knows aiohttp, who calls (`auth`) and what the composition root gives (`context`). Must not know any resource.
 
 - `connections`, `protocol`, `addresses`  connections below HTTP: how many there may be, and where each comes from
-- `porch`, `opening`, `patience`          requests while the master starts and while its database is away
-- `doors`                                 the aiohttp application and its routes
+- `application`, `serving`                the aiohttp application, its routes, and its context until the master stops
+- `outage`                                requests while the database is away
 - `call`                                  a route, and the one path of every request: authenticate, find, authorise, handle, answer
 - `requests`, `response_headers`, `cross_origin`  what surrounds each request
 - `admission`, `bodies`, `form_fields`, `limits`  how much a caller may send and hold open

@@ -23,8 +23,8 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.http.admission import identity
 from resolute_master.api.http.bodies import LARGEST, check_values, parse_json, read_body
 from resolute_master.api.http.limits import MAX_BODY_BYTES, MAX_PUBLIC_BODY_BYTES, PUBLIC_BODY_FIRST_S
-from resolute_master.api.http.opening import OPENING
 from resolute_master.api.http.protocol import prove
+from resolute_master.api.http.serving import SERVING
 from resolute_master.event_loop import giving_way
 
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class Route:
     """What the handler decides beside `action`."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        api = request.app[OPENING].serving
+        api = request.app[SERVING].context
         if self.action is Action.PUBLIC:
             return await self._serve_anybody(api, request)
         caller = authenticate(request, api.tokens)

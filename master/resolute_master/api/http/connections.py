@@ -16,7 +16,7 @@ import resource
 import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,7 +38,6 @@ from resolute_master.api.http.limits import (
     TLS_SHUTDOWN_S,
     UNREAD_S,
 )
-from resolute_master.api.http.porch import Porch
 from resolute_master.api.http.protocol import HttpProtocol
 from resolute_master.api.http.response_headers import HEADERS
 from resolute_master.turns import a_few_at_a_time
@@ -47,9 +46,9 @@ log = logging.getLogger(__name__)
 
 _END_OF_HEAD = b"\r\n\r\n"
 
-TAKEN_AT_ONCE = 4
-"""Connections that are taken in one turn of the event loop. Each costs a part of a millisecond, and as much again for its first
-request: after a restart, when thousands come in one moment, an agent's way in is a dozen turns."""
+ACCEPTED_AT_ONCE = 16
+"""Connections that are accepted in one turn of the event loop. After a restart thousands connect at once; to accept
+all of them in one turn would stop every request for a second."""
 
 LOOKED_AT_AT_ONCE = 500
 """Connections whose patience is looked at in one turn: a millisecond. There may be ten for each machine."""
@@ -326,68 +325,38 @@ def _refuse(transport: asyncio.Transport, *, plain: bool) -> None:
 
 
 class Listening:
-    """The runner's server behind `Connections`, on one socket: from a porch while the master starts, then as fast as it can."""
+    """The runner's server behind `Connections`, on one socket."""
 
     def __init__(
         self,
         runner: web.AppRunner,
         *,
         limit: int,
-        first: Sequence[str] = (),
         patience: Patience | None = None,
         tls: ssl.SSLContext | None = None,
         is_proxy: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`runner` has been set up. `first` are beginnings of the paths that are served while the master starts."""
+        """`runner` has been set up."""
         protocol = protocol_of(runner, idle_s=(patience or Patience()).idle_s)
         self.connections = Connections(protocol, limit=limit, patience=patience, tls=tls, is_proxy=is_proxy)
-        self._limit = limit
-        self._first = first
         self._server: asyncio.Server | None = None
-        self._porch: Porch | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._sweep: asyncio.Task[None] | None = None
 
-    def begin(self, listener: socket.socket, *, queue: int = 100) -> None:
-        """Let in those whose path is among the first. `queue` connections wait in the kernel until they are taken."""
-        listener.setblocking(False)
+    async def begin(self, listener: socket.socket, *, queue: int = 100) -> asyncio.Task[None]:
+        """Listen on a bound socket; `queue` connections wait in the kernel until they are accepted. Answers the task that ends
+        idle connections, which must not end before `end`. Raises `OSError` when another socket listens there."""
+        # For asyncio, `backlog` is also how many connections it accepts in one turn.
+        self._server = await asyncio.get_running_loop().create_server(
+            self.connections, sock=listener, backlog=ACCEPTED_AT_ONCE
+        )
         listener.listen(queue)
-        self._porch = Porch(listener, self.connections, first=self._first, room=self._room)
-        work = {
-            "way in of connections": self._receive(self._porch, listener, queue),
-            "sweep of connections": self.connections.sweep(),
-        }
-        self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
-
-    @property
-    def services(self) -> Sequence[asyncio.Task[None]]:
-        """None of them ends before `end`: without the first, nobody can come in any more."""
-        return tuple(self._tasks)
-
-    def open_to_first(self) -> None:
-        """Let those whose path is among the first in as fast as they come."""
-        assert self._porch is not None
-        self._porch.open_to_first()
-
-    def open(self) -> None:
-        """Let everybody in: first those on the porch, then every connection as it comes."""
-        assert self._porch is not None
-        self._porch.open()
-
-    def _room(self) -> int:
-        return max(TAKEN_AT_ONCE, self._limit - self.connections.count)  # a newcomer may take a stranger's place
-
-    async def _receive(self, porch: Porch, listener: socket.socket, queue: int) -> None:
-        await porch.run()
-        loop = asyncio.get_running_loop()
-        # For asyncio, `backlog` is also how many connections it takes in one turn.
-        self._server = await loop.create_server(self.connections, sock=listener, backlog=TAKEN_AT_ONCE)
-        listener.listen(queue)
-        await loop.create_future()  # until it is cancelled
+        self._sweep = asyncio.create_task(self.connections.sweep(), name="sweep of connections")
+        return self._sweep
 
     async def end(self) -> None:
-        """Take no further connection; those that are open are the runner's to end."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Accept no further connection; those that are open are the runner's to end."""
         if self._server is not None:
             self._server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            await asyncio.gather(self._sweep, return_exceptions=True)

@@ -27,7 +27,7 @@ from resolute.errors import (
     Unauthenticated,
     Unavailable,
 )
-from resolute_master.api.http.limits import RETRY_AFTER_S
+from resolute_master.api.http.limits import UNAVAILABLE_RETRY_S
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def _retry_after_s(error: ResoluteError) -> float | None:
     """Without the header most callers never try again."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s
-    return RETRY_AFTER_S if isinstance(error, Unavailable) else None
+    return UNAVAILABLE_RETRY_S if isinstance(error, Unavailable) else None
 
 
 def unexpected(request: web.Request, error: BaseException) -> str:

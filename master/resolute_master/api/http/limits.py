@@ -86,6 +86,9 @@ FORGET_FAILURES_S = 900.0
 REMEMBERED_LOGINS = 10_000
 """Rows of each table of failed logins: a few MiB. The row whose last failure is oldest is dropped first."""
 
+UNAVAILABLE_RETRY_S = 3.0
+"""`Retry-After` of an answer with 503: the database is away, or the master stops."""
+
 RETRY_AFTER_S = 1.0
 """`Retry-After` of a limit that passes by itself."""
 

@@ -1,5 +1,5 @@
-"""What surrounds each request: its id, the fields of its log lines, the access log, whoever counts and traces it, the end of
-patience, and errors as answers.
+"""What surrounds each request: its id, the fields of its log lines, the access log, metrics and traces, an outage of the
+database, and errors as answers.
 
 One middleware does all of it: each further one would cost every request two more coroutines. The id is taken from `X-Request-ID`
 if the caller sent a sensible one, else made, and always returned in the same header.
@@ -7,7 +7,6 @@ if the caller sent a sensible one, else made, and always returned in the same he
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import re
@@ -24,8 +23,9 @@ from resolute import logs
 from resolute.clock import Clock
 from resolute.ids import IdSource
 from resolute_master.api.http.errors import answer_to
-from resolute_master.api.http.patience import Patience
+from resolute_master.api.http.outage import answered
 from resolute_master.api.http.response_headers import ResponseHeaders
+from resolute_master.api.http.serving import Serving
 
 access = logging.getLogger("resolute_master.api.access")
 
@@ -88,14 +88,6 @@ PROBES = frozenset({"/health", "/ready"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Waited(web.UrlMappingMatchInfo):
-    """The route of a request that has waited until there were routes. `came` is the moment at which it came, on the clock."""
-
-    def __init__(self, parts: Mapping[str, str], route: web.AbstractRoute, came: float) -> None:
-        super().__init__(dict(parts), route)
-        self.came = came
-
-
 class Surroundings:
     """Of every request of one application: its only middleware, and what is done as an answer begins."""
 
@@ -109,45 +101,34 @@ class Surroundings:
         """Ids that are not given: counted from a random number, for to draw each would be a call of the system a request."""
         self._routes: dict[web.AbstractResource, str] = {}
 
-    @property
-    def clock(self) -> Clock:
-        return self._clock
-
-    def middleware(self, patience: Patience) -> Middleware:
+    def middleware(self, serving: Serving) -> Middleware:
         @web.middleware
         def surround(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
-            return self._serve(request, handler, patience)
+            return self._serve(request, handler, serving)
 
         return surround
 
-    def begins(self, patience: Patience) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-        """For `on_response_prepare`: streams send their headers long before the handler is through, and cannot be cut off then."""
+    async def begin(self, request: web.Request, response: web.StreamResponse) -> None:
+        """For `on_response_prepare`: a stream sends its headers long before its handler ends."""
+        self._headers.add(request, response)
+        if isinstance(response, web.Response):  # the middleware has seen it
+            if isinstance(response, web.HTTPException):
+                _untie(response)
+            return
+        known = logs.fields().get("request_id")
+        if isinstance(known, str):
+            response.headers[REQUEST_ID_HEADER] = known
 
-        async def begin(request: web.Request, response: web.StreamResponse) -> None:
-            self._headers.add(request, response)
-            if isinstance(response, web.Response):  # the middleware has seen it
-                if isinstance(response, web.HTTPException):
-                    _untie(response)
-                return
-            known = logs.fields().get("request_id")
-            if isinstance(known, str):
-                response.headers[REQUEST_ID_HEADER] = known
-            task = asyncio.current_task()
-            if task is not None:
-                patience.let_go(task)
-
-        return begin
-
-    async def _serve(self, request: web.Request, handler: Handler, patience: Patience) -> web.StreamResponse:
+    async def _serve(self, request: web.Request, handler: Handler, serving: Serving) -> web.StreamResponse:
         given = request.headers.get(REQUEST_ID_HEADER)
         known = given if given is not None and _SENSIBLE_ID.fullmatch(given) else self._new_id()
         found = request.match_info
-        method, route, begun = request.method, self._route_of(found), self._came(found)
+        method, route, begun = request.method, self._route_of(found), self._clock.monotonic()
         status, streamed = CALLER_GONE, False
         with logs.about(request_id=known, **_subjects(found)):
             try:
                 with self._observer.serving(request, method, route):
-                    response = await _answered(request, handler, patience, begun)
+                    response = await _answered(request, handler, serving)
                 status, streamed = response.status, not isinstance(response, web.Response)
                 if not response.prepared:
                     response.headers[REQUEST_ID_HEADER] = known
@@ -164,9 +145,6 @@ class Surroundings:
     def _new_id(self) -> str:
         return f"{next(self._numbers) % (1 << ID_BITS):0{ID_BITS // 4}x}"
 
-    def _came(self, found: AbstractMatchInfo) -> float:
-        return found.came if isinstance(found, Waited) else self._clock.monotonic()
-
     def _route_of(self, found: AbstractMatchInfo) -> str:
         """The template of the path; never longer than the table of routes."""
         resource = found.route.resource if isinstance(found, web.UrlMappingMatchInfo) else None
@@ -174,22 +152,14 @@ class Surroundings:
             return UNKNOWN_ROUTE
         known = self._routes.get(resource)
         if known is None:
-            # No call is at the root: there stands what looks for a route, and refuses while the master starts.
             known = self._routes[resource] = resource.canonical.rstrip("/") or UNKNOWN_ROUTE
         return known
 
 
-async def _answered(request: web.Request, handler: Handler, patience: Patience, begun: float) -> web.StreamResponse:
-    """What the handler answers, or what is said of its error."""
-    task = patience.hold(request, begun)
+async def _answered(request: web.Request, handler: Handler, serving: Serving) -> web.StreamResponse:
+    """What the handler answers, or the answer to its error."""
     try:
-        return await handler(request)
-    except asyncio.CancelledError:
-        refusal = patience.refusal(task)
-        response = None if refusal is None else answer_to(request, refusal)
-        if response is None:
-            raise
-        return response
+        return await answered(request, handler, serving.context)
     except Exception as error:
         response = _of_nobody(request, error) or answer_to(request, error)
         if response is None:
@@ -197,8 +167,6 @@ async def _answered(request: web.Request, handler: Handler, patience: Patience, 
         _untie(error)
         _untie_route(request)
         return response
-    finally:
-        patience.let_go(task)
 
 
 def _of_nobody(request: web.Request, error: Exception) -> web.Response | None:

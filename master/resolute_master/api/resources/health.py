@@ -22,7 +22,7 @@ from resolute.wire.rest.health import HealthCheck, ResourceManagerHealth
 from resolute.wire.rest.readiness import PartHealth, Readiness
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Handler, Route, nothing
-from resolute_master.api.http.opening import OPENING, Opening, Stage
+from resolute_master.api.http.serving import SERVING, Serving, Stage
 from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)
@@ -46,32 +46,34 @@ async def store_health(store: Store, *, within_s: float = PING_S) -> PartHealth:
     return PartHealth(ok=True)
 
 
-async def readiness(opening: Opening) -> Readiness:
+async def readiness(serving: Serving) -> Readiness:
     """Every part that a request needs, and all of them together."""
-    parts = {"start": PartHealth(ok=opening.stage is Stage.SERVING, message=opening.doing)}
-    context = opening.now
-    if context is not None:
-        stopped = context.engine.stopped
-        parts["engine"] = PartHealth(ok=stopped is None, message="" if stopped is None else str(stopped))
-        parts["store"] = await store_health(context.store)
-    return Readiness(ready=all(part.ok for part in parts.values()), stage=opening.stage.value, parts=parts)
+    working = serving.stage is Stage.SERVING
+    stopped = serving.context.engine.stopped
+    parts = {
+        "master": PartHealth(ok=working, message="" if working else "the master has been asked to stop"),
+        "engine": PartHealth(ok=stopped is None, message="" if stopped is None else str(stopped)),
+        "store": await store_health(serving.context.store),
+    }
+    return Readiness(ready=all(part.ok for part in parts.values()), stage=serving.stage.value, parts=parts)
 
 
-async def ready(opening: Opening) -> web.Response:
-    found = await readiness(opening)
+async def ready(serving: Serving) -> web.Response:
+    found = await readiness(serving)
     return _answer(found, good=found.ready)
 
 
-async def health(opening: Opening) -> web.Response:
+async def health(serving: Serving) -> web.Response:
     """As the contract has it. The resource manager is a part of this process: it works as long as its engine does."""
-    parts = (await readiness(opening)).parts
-    database = _status("store" in parts and parts["store"].ok)
-    manager = _status("engine" in parts and parts["engine"].ok)
+    parts = (await readiness(serving)).parts
+    database = _status(parts["store"].ok)
+    manager = _status(parts["engine"].ok)
     good = database is HealthStatus.UP and manager is HealthStatus.UP
+    cluster = serving.context.config.resource_manager.cluster_name
     body = HealthCheck(
         status=_status(good),
         database=database,
-        resource_managers=(ResourceManagerHealth(cluster_name=opening.cluster_name, status=manager),),
+        resource_managers=(ResourceManagerHealth(cluster_name=cluster, status=manager),),
     )
     return _answer(body, good=good)
 
@@ -88,14 +90,14 @@ def _answer(body: object, *, good: bool) -> web.Response:
 
 @dataclass(frozen=True, slots=True)
 class Probe(Route):
-    """A route that is answered from what there is: also before the master has started, and without a token."""
+    """A route that needs no token, and whose answer says what is wrong instead of failing."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        probe = cast(Callable[[Opening], Awaitable[web.Response]], self.handle)
-        return await probe(request.app[OPENING])
+        probe = cast(Callable[[Serving], Awaitable[web.Response]], self.handle)
+        return await probe(request.app[SERVING])
 
 
-def _probe(path: str, handle: Callable[[Opening], Awaitable[web.Response]]) -> Probe:
+def _probe(path: str, handle: Callable[[Serving], Awaitable[web.Response]]) -> Probe:
     return Probe("GET", path, Action.PUBLIC, nothing, cast(Handler, handle))
 
 

@@ -21,7 +21,7 @@ from resolute_master.api.auth.authenticate import authenticate
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.context import ApiContext
 from resolute_master.api.http.call import Handler, Route, nothing
-from resolute_master.api.http.opening import OPENING
+from resolute_master.api.http.serving import SERVING
 from resolute_master.domain.agent import Agent
 
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -61,7 +61,7 @@ class Scrape(Route):
     """A route of the monitoring."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        api = request.app[OPENING].serving
+        api = request.app[SERVING].context
         if not _knows_token(request, api.config.observability.metrics_token):
             authenticate(request, api.tokens)
         if not api.config.observability.enable_prometheus:

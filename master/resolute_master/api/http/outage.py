@@ -1,0 +1,51 @@
+"""Requests while the database is away: those of tasks wait for it, further changes of other callers are refused.
+
+The released harness repeats a refused request 20 times after the pause that the answer asks for, which is a minute, and then the
+trial fails: the calls of tasks are held for as long as the database is away. Every other caller learns at once that
+nothing was stored. What the committed state alone can answer is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from resolute.errors import PermissionDenied, Unauthenticated, Unavailable
+from resolute_master.api.auth.authenticate import authenticate
+from resolute_master.api.context import ApiContext
+
+AWAY_S = 5.0
+"""A database server restarts in less: changes that arrive meanwhile wait for it."""
+
+LOOK_S = 0.5
+
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def answered(request: web.Request, handler: Handler, api: ApiContext) -> web.StreamResponse:
+    """What the handler answers. Raises `Unavailable` for a change that nothing has been done of."""
+    reads = request.method in READS
+    if not reads and api.store.away_s() >= AWAY_S and not _is_of_a_task(request, api):
+        raise Unavailable(
+            f"the database has not answered for {api.store.away_s():.0f} s; nothing was stored: repeat the request in a "
+            "few seconds"
+        )
+    while True:
+        try:
+            return await handler(request)
+        except Unavailable:
+            if not reads or api.store.away_s() == 0 or not _is_of_a_task(request, api):
+                raise
+        while api.store.away_s() > 0:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)  # the store tells no moment of its return
+
+
+def _is_of_a_task(request: web.Request, api: ApiContext) -> bool:
+    try:
+        return authenticate(request, api.tokens).allocation is not None
+    except (Unauthenticated, PermissionDenied):
+        return False

@@ -1,0 +1,31 @@
+"""What a running master serves: the context of its API, until it is asked to stop."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from aiohttp import web
+
+from resolute_master.api.context import ApiContext
+
+
+class Stage(StrEnum):
+    """Where the master is in its life. The socket listens when the state has been loaded, so there is no stage before."""
+
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+class Serving:
+    """Of one application."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self.context = context
+        self.stage = Stage.SERVING
+
+    def stop(self) -> None:
+        """Probes answer 503 from now on; requests under way are finished."""
+        self.stage = Stage.STOPPING
+
+
+SERVING: web.AppKey[Serving] = web.AppKey("serving", Serving)
