@@ -47,6 +47,10 @@ END_TIMEOUT_MS = 5000
 """Time to wait for the end of another session."""
 
 
+BUSY = "another operation is in progress"
+"""What asyncpg says of a connection whose operation has not ended."""
+
+
 class Lane(Enum):
     """Streams of writes with a connection each: a burst of log lines does not hold up a commit."""
 
@@ -127,6 +131,12 @@ class Session:
                 if not at.connection.is_closed():
                     raise
                 # asyncpg lets go of its protocol when the server ends the connection, also between two steps of one call.
+                raise ConnectionResetError("the connection ended in the middle of a call") from error
+            except asyncpg.InterfaceError as error:
+                if BUSY not in str(error):
+                    raise
+                # This lane has one writer at a time: the operation that asyncpg still sees is one that the end of the connection
+                # has interrupted, and whose transaction was being rolled back before asyncpg noticed the end.
                 raise ConnectionResetError("the connection ended in the middle of a call") from error
 
     async def pooled(self, work: Callable[[Connection], T], *, read_only: bool) -> T:
