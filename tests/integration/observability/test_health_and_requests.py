@@ -29,7 +29,7 @@ from support.api import an_api
 
 
 @asynccontextmanager
-async def a_server(serving: Serving) -> AsyncIterator[tuple[TestServer, ClientSession]]:
+async def a_server(serving: Serving) -> AsyncIterator[tuple[BaseTestServer, ClientSession]]:
     surroundings = Surroundings(clock=SystemClock(), ids=SeededIds(5), observer=Unobserved())
     app = build_application(serving, surroundings, ROUTES)
     async with TestServer(app) as server, ClientSession() as http:
