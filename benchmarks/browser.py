@@ -56,16 +56,23 @@ def a_person(running: Cluster, user: str = "determined") -> Iterator[BrowserCont
         chromium.close()
 
 
+def _go(tab: Page, path: str) -> None:
+    """Raises `RuntimeError` for a page of an error, which is quick and measures nothing."""
+    answer = tab.goto(path, wait_until="commit")
+    if answer is None or answer.status != 200:
+        raise RuntimeError(f"{path}: {answer.status if answer else 'no answer'}")
+
+
 def first_paint(tab: Page, path: str) -> float:
     """Milliseconds until the first content of the page is seen."""
-    tab.goto(path, wait_until="commit")
+    _go(tab, path)
     painted: float = tab.evaluate(_PAINTED)
     return painted
 
 
 def drawn(tab: Page, path: str, points: int) -> float:
     """Milliseconds until each chart of the page shows at least so many points."""
-    tab.goto(path, wait_until="commit")
+    _go(tab, path)
     tab.wait_for_selector("[data-source]", state="attached")
     taken: float = tab.evaluate(_DRAWN, points)
     return taken
