@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from resolute.wire.states import NoticeKind
+from resolute_provisioner.gaps import NONE_SEEN, Gaps
 
 
 class Market(StrEnum):
@@ -163,6 +164,8 @@ class OfferBelief:
     price_as_of: datetime | None = None
     price_source: str = ""
     seen: Evidence = Evidence()
+    gaps: Gaps = NONE_SEEN
+    """How long its machines were without work."""
     pool_launch: PoolLaunch | None = None
     """The last launch through it, counted over the whole pool; None if not counted."""
 
@@ -229,6 +232,8 @@ class PoolScaling:
     max_instances: int = 5
     idle_timeout_s: float = 1200.0
     """A machine without work for so long is given back (`max_idle_agent_period`)."""
+    idle_learnt: bool = False
+    """It is given back sooner where the pool's own gaps say that it is not worth its price for so long. See `gaps`."""
     max_idle_cost: float | None = None
     """A machine without work is kept longer than that as long as its idle time has cost less: cheap machines stay warm longer."""
     boot_timeout_s: float = 1200.0
@@ -273,7 +278,8 @@ class Resident:
     since: datetime
     """When it was given them."""
     movable: bool
-    """It may be preempted, and has nothing on other machines."""
+    """It may be preempted, has nothing on other machines, and has committed a checkpoint since it was given these slots: a move
+    loses little of it. Work that never saves is never moved."""
     likelihood: float = 1.0
     """How likely it is needed at all: less than 1 for a trial that its search may stop anyway."""
 

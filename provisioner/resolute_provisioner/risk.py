@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from resolute_provisioner import gaps
 from resolute_provisioner.model import (
     Cause,
     Evidence,
@@ -66,6 +67,7 @@ def launched(belief: OfferBelief, *, now: datetime) -> OfferBelief:
         quota_until=None,
         misconfigured="",
         seen=replace(seen, requests=seen.requests + 1, granted=seen.granted + 1),
+        gaps=gaps.launched(belief.gaps, now=now),
     )
 
 
@@ -171,7 +173,14 @@ def disturbed(belief: OfferBelief, *, now: datetime) -> OfferBelief:
     return replace(belief, disturbed_at=(*recent, now))
 
 
-def ordered(belief: OfferBelief, end: Termination, *, now: datetime) -> OfferBelief:
+def used_again(belief: OfferBelief, idle_since: datetime, *, now: datetime) -> OfferBelief:
+    """A machine that had no work since then has some."""
+    return replace(belief, gaps=gaps.used_again(belief.gaps, (now - idle_since).total_seconds(), now=now))
+
+
+def ordered(
+    belief: OfferBelief, end: Termination, *, now: datetime, idle_since: datetime | None = None
+) -> OfferBelief:
     """What our own order to end one of its machines says of the offer; an order is given once."""
     if end.drain:
         return disturbed(belief, now=now) if end.cause in BY_CHOICE else belief
@@ -180,6 +189,8 @@ def ordered(belief: OfferBelief, end: Termination, *, now: datetime) -> OfferBel
             return never_joined(belief, now=now)
         case Cause.STRANDED:
             return stranded(belief, now=now)
+        case Cause.IDLE if idle_since is not None:
+            return replace(belief, gaps=gaps.given_back(belief.gaps, idle_since, now=now))
         case _:
             return belief
 

@@ -136,6 +136,7 @@ def _running(view: PoolView, pool: PoolScaling) -> Iterator[Running]:
             market=Market.SPOT if on_spot else Market.ON_DEMAND,
             since=allocation.assigned_at,
             leaving=allocation.leaving,
+            saved=allocation.saved_at is not None,
             work=work_of(view, pool, allocation, runs=True),
         )
 

@@ -70,13 +70,12 @@ def _occupied(
         slots, aux = slots + here, aux + (here == 0)
         occupants.append(placement.allocation)
         if here:
-            movable = allocation.preemptible and len(placement.agents) == 1
             residents.append(
                 Resident(
                     token=placement.allocation,
                     slots=here,
                     since=view.now,
-                    movable=movable,
+                    movable=False,  # it has saved nothing yet
                     likelihood=allocation.worth.likelihood,
                 )
             )

@@ -150,6 +150,11 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
         return given + max(self.saved_at - (self.ready_at or self.running_since), timedelta(0))
 
     @property
+    def movable(self) -> bool:
+        """It may be moved to save money: it may be asked to leave, and has committed a checkpoint in this run."""
+        return self.preemptible and self.saved_at is not None
+
+    @property
     def counted_since(self) -> datetime:
         """As `wasted_since`, for the choice of victims."""
         return self.wasted_since - timedelta(seconds=EVICTION_COUNTS_S * self.evictions)

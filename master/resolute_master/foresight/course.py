@@ -139,7 +139,8 @@ class _Kind(IntEnum):
     REFUSED = 4
     JOINED = 5
     SUBMIT = 6
-    REVISIT = 7
+    SAVED = 7
+    REVISIT = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -266,6 +267,8 @@ class Course:
                 return self._taken(subject)
             case _Kind.MARKET:
                 return self._market_moved()
+            case _Kind.SAVED:
+                return self._has_saved(subject)
             case _Kind.REVISIT:
                 return bool(subject == self.decisions)  # a later decision has set a time of its own
         return True
@@ -343,6 +346,7 @@ class Course:
             containers=(),
             preempt=None,
             reserved_agents=(),
+            saved_at=None,
             evictions=last.evictions_by_now,
         )
         self.works[again.id] = work
@@ -480,6 +484,7 @@ class Course:
             work.first_start_s = self.now_s
         work.runs += 1
         self._expect_end(id_, work)
+        self._expect_checkpoint(id_, work)
 
     def _leave(self, id_: AllocationId) -> None:
         self._at(self.now_s + self.frictions.save_s, _Kind.LEFT, id_)
@@ -542,6 +547,23 @@ class Course:
             done=min(1.0, done),
             unsaved_s=unsaved_s,
         )
+
+    def _expect_checkpoint(self, id_: AllocationId, work: Work) -> None:
+        """The first of the run: what has one may be moved. Of a pool that moves nothing none is looked at."""
+        every_s, saves = self.frictions.checkpoint_every_s, self.pool.moves_work
+        if not saves or work.started_s is None:
+            return
+        first_s = (work.done_s // every_s + 1) * every_s - work.done_s
+        if first_s < work.length_s - work.done_s:
+            restart_s = self.frictions.restart_s if work.runs > 1 else 0.0
+            self._at(work.started_s + restart_s + first_s, _Kind.SAVED, id_)
+
+    def _has_saved(self, id_: AllocationId) -> bool:
+        work = self.works.get(id_)
+        if work is None or work.started_s is None:
+            return False
+        self.pool.saved(id_)
+        return True
 
     def _expect_end(self, id_: AllocationId, work: Work) -> None:
         self._at(self._end_of(work), _Kind.END, id_)

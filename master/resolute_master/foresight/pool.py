@@ -240,6 +240,20 @@ class VirtualPool:
         self.snapshot = self.snapshot.with_allocation(allocation)
         self._refresh_occupants({container.agent for container in allocation.containers})
 
+    @property
+    def moves_work(self) -> bool:
+        """Whether it may move work to save money."""
+        scaling = self.policy.scaling
+        return scaling is not None and (
+            scaling.consolidation is not None or scaling.spot_fallback.return_after_s is not None
+        )
+
+    def saved(self, id_: AllocationId) -> None:
+        """It has committed a checkpoint."""
+        allocation = replace(self.snapshot.allocations[id_], saved_at=self.now)
+        self.snapshot = self.snapshot.with_allocation(allocation)
+        self._refresh_occupants({container.agent for container in allocation.containers})
+
     def ended(self, id_: AllocationId) -> None:
         """The run is over, and its slots are free."""
         allocation = self.snapshot.allocations[id_]
@@ -450,8 +464,10 @@ class VirtualPool:
 
     def ordered_to_end(self, end: Termination) -> None:
         """What the order teaches; the end itself is `gone`."""
-        offer_id = self.machines[InstanceId(end.instance_id)].offer_id
-        self._learn(offer_id, lambda belief: risk.ordered(belief, end, now=self.now))
+        view = self.machines[InstanceId(end.instance_id)]
+        self._learn(
+            view.offer_id, lambda belief: risk.ordered(belief, end, now=self.now, idle_since=view.idle_since)
+        )
 
     def ask_to_leave(self, agent: AgentId, reason: str) -> list[AllocationId]:
         """Those on the agent that were not asked before."""
@@ -501,6 +517,8 @@ class VirtualPool:
                 continue
             here = self.snapshot.occupancy.get(agent) or ()
             busy = bool(here)
+            if busy and view.idle_since is not None and view.idle_since < self.now:
+                self._learn_use(view.offer_id, view.idle_since)
             in_use = [index for _, occupant in here for index in occupant.slots]
             known = self.snapshot.agents.get(agent)
             usable = known.usable_slots if known is not None else frozenset[int]()
@@ -520,9 +538,12 @@ class VirtualPool:
             token=id_,
             slots=len(occupant.slots),
             since=allocation.assigned_at or self.now,
-            movable=allocation.preemptible and len(allocation.containers) == 1,
+            movable=allocation.movable and len(allocation.containers) == 1,
             likelihood=allocation.worth.likelihood,
         )
+
+    def _learn_use(self, offer_id: str, idle_since: datetime) -> None:
+        self._learn(offer_id, lambda belief: risk.used_again(belief, idle_since, now=self.now))
 
     def _learn(self, offer_id: str, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
         belief = self.beliefs.get(offer_id) or OfferBelief(offer_id=offer_id)

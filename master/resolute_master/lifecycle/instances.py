@@ -88,7 +88,7 @@ def _residents(held: Iterable[Allocation], agent: Agent) -> Iterator[Resident]:
         slots = sum(len(c.slots) for c in containers if c.agent == agent.id)
         if slots and not allocation.leaving and allocation.assigned_at is not None:
             alone = all(c.agent == agent.id for c in containers)
-            movable = allocation.preemptible and alone
+            movable = allocation.movable and alone
             yield Resident(
                 token=allocation.id,
                 slots=slots,
@@ -162,7 +162,10 @@ def _record_termination(step: Step, termination: Termination) -> None:
     instance = step.need(Instance, InstanceId(termination.instance_id))
     if termination.drain and instance.draining_since is not None:
         return
-    _learn(step, instance, lambda belief: risk.ordered(belief, termination, now=step.now))
+    idle_since = instance.idle_since
+    _learn(
+        step, instance, lambda belief: risk.ordered(belief, termination, now=step.now, idle_since=idle_since)
+    )
     if termination.drain:
         _drain(step, instance, termination.reason)
     else:
@@ -404,10 +407,17 @@ def refresh_idle(step: Step, touched: Iterable[Instance]) -> None:
         if instance.over or instance.joined_at is None:
             continue
         busy = agent is not None and bool(agents.containers_on(step, agent.id))
-        if busy and instance.idle_since is not None:
+        idle_since = instance.idle_since
+        if busy and idle_since is not None:
+            if idle_since < step.now:
+                _learn_use(step, instance, idle_since)
             step.put(replace(instance, idle_since=None))
-        elif not busy and instance.idle_since is None:
+        elif not busy and idle_since is None:
             step.put(replace(instance, idle_since=step.now))
+
+
+def _learn_use(step: Step, instance: Instance, idle_since: datetime) -> None:
+    _learn(step, instance, lambda belief: risk.used_again(belief, idle_since, now=step.now))
 
 
 def _agent_of(step: Step, instance: Instance) -> Agent | None:

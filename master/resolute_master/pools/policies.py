@@ -21,6 +21,9 @@ from resolute_provisioner.catalogue import Catalogue
 from resolute_provisioner.clouds.driver import driver_named
 from resolute_provisioner.model import Consolidation, Disruption, Offer, PoolScaling, SpotFallback, Window
 
+LONGEST_LEARNT_IDLE_S = 1200.0
+"""Where the idle period is learnt, no machine is kept longer without work."""
+
 Types = Mapping[str, Catalogue]
 """Of machine types, by the provider that told of them."""
 NO_TYPES: Types = {}
@@ -87,7 +90,8 @@ def scaling_of(pool: ResourcePool, at: Location = (), types: Types = NO_TYPES) -
         offers=offers_of(pool, at, types.get(provider.name)),
         min_instances=provider.min_instances,
         max_instances=provider.max_instances,
-        idle_timeout_s=provider.max_idle_agent_period,
+        idle_timeout_s=provider.max_idle_agent_period or LONGEST_LEARNT_IDLE_S,
+        idle_learnt=provider.max_idle_agent_period is None,
         max_idle_cost=None if provider.max_idle_cost is None else float(provider.max_idle_cost),
         boot_timeout_s=provider.max_agent_starting_period,
         reconnect_wait_s=pool.agent_reconnect_wait,

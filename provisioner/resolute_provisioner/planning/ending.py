@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 
 from resolute_provisioner.model import Cause, Gang, InstanceView, Observed, PoolScaling, Termination
-from resolute_provisioner.planning import keep_warm
 from resolute_provisioner.planning.gangs import machines_of, needs_whole_machines, shape_of
+from resolute_provisioner.planning.keep_warm import Patience
 from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Unserved
 from resolute_provisioner.planning.standing import NOTICE_GRACE_S, Standing, seconds_between
@@ -94,10 +94,12 @@ def of_no_use(
     gangs: Sequence[Gang],
     unserved: Sequence[Unserved],
     blocks: Mapping[str, Block],
+    patience: Patience,
     now: datetime,
 ) -> list[Termination]:
     """Of the machines that no waiting gang will use: members of gangs that cannot be completed, and requests whose work
-    waits no longer. A member is kept for a moment when the others may be had within that moment."""
+    waits no longer. A member is kept for a moment when the others may be had within that moment, and a machine that starts
+    when it will be there before an idle one like it would be given back."""
     waiting = {gang.token for gang in gangs}
     incomplete = {each.gang.token: each for each in unserved}
     terminations: list[Termination] = []
@@ -107,8 +109,8 @@ def of_no_use(
         if tokens and not any(_may_be_completed(pool, incomplete[token], blocks, each, now) for token in tokens):
             reason = f"it came for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, view.slots)}"
             terminations.append(Termination(instance_id=view.instance_id, cause=Cause.STRANDED, reason=reason))
-        elif not tokens and _awaited_by_nobody(each, waiting):
-            reason = f"it has not started, and {view.reserved_for[0]} waits for machines no longer"
+        elif not tokens and _awaited_by_nobody(each, waiting, patience, now):
+            reason = f"it has not joined, and {view.reserved_for[0]} waits for machines no longer"
             terminations.append(Termination(instance_id=view.instance_id, cause=Cause.UNWANTED, reason=reason))
     return terminations
 
@@ -145,10 +147,13 @@ def _serves(gang: Gang, size: int) -> bool:
     return machines_of(gang, size) is not None
 
 
-def _awaited_by_nobody(each: Standing, waiting: Set[str]) -> bool:
-    """Only while nothing is paid for it: a machine that runs will be there for the next one."""
+def _awaited_by_nobody(each: Standing, waiting: Set[str], patience: Patience, now: datetime) -> bool:
+    """Of one that is paid for already only while it is late: what is there soon will be there for the next one."""
     view = each.view
-    if view.joined_at is not None or view.observed not in (Observed.UNKNOWN, Observed.PENDING):
+    if view.joined_at is not None:
+        return False
+    paid = view.observed not in (Observed.UNKNOWN, Observed.PENDING)
+    if paid and not patience.boots_for_long(view.offer_id, seconds_between(view.requested_at, now)):
         return False
     for_work = [token for token in view.reserved_for if not token.startswith(_STAND_INS)]
     return bool(for_work) and len(for_work) == len(view.reserved_for) and waiting.isdisjoint(for_work)
@@ -162,6 +167,7 @@ def idle_ones(
     room: int,
     blocks: Mapping[str, Block],
     prices: Mapping[str, float | None],
+    patience: Patience,
     now: datetime,
 ) -> list[Termination]:
     """Idle machines that no waiting gang will use: the most expensive and longest idle first, down to the minimum unless they
@@ -178,7 +184,7 @@ def idle_ones(
         if each.view.instance_id in kept:
             continue  # however long it idled: the work that room is made for runs on it, too
         idle_s = seconds_between(each.view.idle_since or now, now)
-        overdue_s = idle_s - keep_warm.patience_s(pool, prices.get(each.view.offer_id))
+        overdue_s = idle_s - patience.of(each.view.offer_id, prices.get(each.view.offer_id))
         # One that makes room is replaced at once, so that the minimum does not protect it.
         if (
             overdue_s >= 0

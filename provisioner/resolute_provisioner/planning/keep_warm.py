@@ -1,24 +1,71 @@
 """How long a machine without work is kept. Pure.
 
-Ending a machine too early costs the next work a boot; keeping it costs its price. So for the same chance of new work, a cheap
-machine is worth keeping longer than an expensive one: with `max_idle_cost` each machine may idle until its idle time has cost this
-amount, and never for less than the pool's idle period.
+Ending a machine too early costs the next work a boot; keeping it costs its price. So a pool learns from its own gaps (`gaps`) how
+long machines of a size are worth keeping, up to its idle period; one that shall not learn keeps each for the whole period. With
+`max_idle_cost` each may idle until its idle time has cost so much, however soon work is expected: cheap machines longer than dear
+ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 
-from resolute_provisioner.model import PoolScaling
+from resolute_provisioner import gaps
+from resolute_provisioner.model import OfferBelief, PoolScaling
+from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
+
+SHORTEST_S = 15.0
+"""Never shorter: what ends is followed within seconds by what comes next of it."""
 
 
-def patience_s(pool: PoolScaling, price_per_hour: float | None) -> float:
-    """Seconds that a machine of that price may be without work. Of one whose price is not known, or which costs nothing more
-    because it is paid for anyway, only the period counts.
+class Patience:
+    """Of the machines of a pool, at one moment."""
 
-    What the price allows is in whole seconds: of a fraction below a microsecond the moment at which it is over would come too early
-    to be that moment, and no other would follow.
-    """
-    if pool.max_idle_cost is None or not price_per_hour:
-        return pool.idle_timeout_s
-    return max(pool.idle_timeout_s, float(ceil(pool.max_idle_cost / price_per_hour * 3600.0)))
+    def __init__(self, pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> None:
+        self._pool, self._beliefs = pool, beliefs
+        self._slots = {offer.offer_id: offer.slots for offer in pool.offers}
+        self._of_size: dict[int, float] = {}
+
+    def of(self, offer_id: str, price_per_hour: float | None) -> float:
+        """Seconds that a machine of the offer may be without work at that price. One that costs nothing more, because it is paid for
+        anyway, is kept for the whole period, and so is one whose offer has left the configuration.
+
+        What the price allows is in whole seconds: of a fraction below a microsecond the moment at which it is over would come too early
+        to be that moment, and no other would follow.
+        """
+        pool = self._pool
+        period_s = pool.idle_timeout_s
+        slots = self._slots.get(offer_id)
+        if pool.idle_learnt and slots is not None and price_per_hour != 0.0:
+            period_s = min(period_s, self._learnt_s(slots))
+        if pool.max_idle_cost is None or not price_per_hour:
+            return period_s
+        return max(period_s, float(ceil(pool.max_idle_cost / price_per_hour * 3600.0)))
+
+    def boots_for_long(self, offer_id: str, booting_s: float) -> bool:
+        """Whether a machine that has been on its way for so long will join later than an idle one would be given back. Never where
+        the pool does not learn."""
+        slots = self._slots.get(offer_id)
+        if not self._pool.idle_learnt or slots is None:
+            return False
+        return self._boot_s(slots) - booting_s > min(self._pool.idle_timeout_s, self._learnt_s(slots))
+
+    def _known(self, slots: int) -> list[OfferBelief]:
+        return [
+            belief
+            for offer in self._pool.offers
+            if offer.slots == slots and (belief := self._beliefs.get(offer.offer_id)) is not None
+        ]
+
+    def _boot_s(self, slots: int) -> float:
+        joins = [belief.join_time_s for belief in self._known(slots) if belief.join_time_s is not None]
+        return float(round(min(joins, default=DEFAULT_JOIN_TIME_S)))
+
+    def _learnt_s(self, slots: int) -> float:
+        """The same for all offers of one size: their machines serve the same work."""
+        if slots not in self._of_size:
+            seen = gaps.together(belief.gaps for belief in self._known(slots))
+            found = gaps.patience_s(seen, self._boot_s(slots))
+            self._of_size[slots] = max(SHORTEST_S, found)
+        return self._of_size[slots]

@@ -68,6 +68,8 @@ class Running:
     """When it was placed there."""
     leaving: bool = False
     """It was asked to save and end."""
+    saved: bool = True
+    """It has committed a checkpoint since it was placed there."""
     work: Work | None = None
 
 
@@ -289,9 +291,14 @@ def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: 
 
 
 def held_back(course: Course, running: Running, leave: Leave) -> Course:
-    """The same course, or to stay: a return to spot saves money only, and has to keep to the pool's `disruption`. What has begun
-    to leave goes on, and so does what leaves spot, for that is never done without need."""
-    if not _only_saves(course, running) or leave.allows(len(running.machines)):
+    """The same course, or to stay: a return to spot saves money only, so that it waits for a checkpoint, and has to keep to the pool's
+    `disruption`. What has begun to leave goes on, and so does what leaves spot, for that is never done without need."""
+    if not _only_saves(course, running):
+        return course
+    if not running.saved:
+        reason = "on demand until it has committed a checkpoint in this run: to move it now would lose what it has done"
+        return Course(markets=frozenset((running.market,)), reason=reason)
+    if leave.allows(len(running.machines)):
         return course
     moments = [at for at in (course.revisit_at, leave.revisit_at) if at is not None]
     return replace(

@@ -57,11 +57,14 @@ def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[s
 
 
 def for_waiting(packing: Packing, machines: Mapping[str, InstanceView], now: datetime) -> list[Note]:
-    """Gangs whose machines are on the way."""
+    """Gangs whose machines are on the way, or that count on what others will free."""
     found: list[Note] = []
     for name, tokens in sorted(packing.on_machines.items()):
-        view = machines[name]
-        if view.joined_at is None:
+        view = machines.get(name)
+        if view is None:
+            text = "counts on slots that other work is expected to free before a new machine would join"
+            found.extend(Note(subject=token, text=text) for token in tokens)
+        elif view.joined_at is None:
             asked_s = seconds_between(view.requested_at, now)
             text = f"waits for {name}, which was asked for {asked_s:.0f} s ago and has not joined yet"
             found.extend(Note(subject=token, text=text) for token in tokens)

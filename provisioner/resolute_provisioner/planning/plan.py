@@ -23,7 +23,7 @@ from resolute_provisioner.model import (
     ScalePlan,
     Termination,
 )
-from resolute_provisioner.planning import disruption, keep_warm, notes, probing
+from resolute_provisioner.planning import disruption, keep_warm, notes, probing, soon_free
 from resolute_provisioner.planning.consolidation import Move, consolidate
 from resolute_provisioner.planning.ending import (
     held_until,
@@ -71,18 +71,18 @@ def plan_scale(
     market = _Market(pool, alive, beliefs, now)
     room = max(0, pool.max_instances - sum(each.counts for each in standings))
     gangs = [*_displaced(standings, demand), *in_order(demand.gangs)]
-    packing = _packed(pool, staying, gangs, market, room)
+    packing, patient_until = _packed(pool, staying, gangs, market, room, now)
     room -= len(packing.bought)
     launches, asking = one_at_a_time(_launches(packing), beliefs, market.asked)
 
     unused = [each for each in staying if not (each.view.occupied or each.view.instance_id in packing.on_machines)]
-    returned = of_no_use(pool, unused, gangs, packing.unserved, market.all_blocks, now)
+    returned = of_no_use(pool, unused, gangs, packing.unserved, market.all_blocks, market.patience, now)
     returned = returned[: max(0, len(staying) - pool.min_instances)]
     # The minimum is there to be warm: a machine that only starts does not let an idle one go.
     warm = sum(each.view.joined_at is not None for each in _without(staying, returned))
     spare = [each for each in _without(unused, returned) if each.idle and each.view.instance_id not in demand.kept]
     soon = _room_soon(pool, standings, [*terminations, *returned], packing)
-    returned += idle_ones(pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, now)
+    returned += idle_ones(pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, market.patience, now)
     # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
     soon = _room_soon(pool, standings, [*terminations, *returned], packing)
     free = 0 if room_is_coming(packing.unserved, room, soon) else room
@@ -94,7 +94,7 @@ def plan_scale(
     return ScalePlan(
         launches=(*launches, *floor, *move.launches),
         terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
-        revisit_at=_revisit_at(pool, standings, market, move, bool(packing.unserved or floor_notes or asking), now),
+        revisit_at=_revisit_at(pool, standings, market, (move.revisit_at, patient_until), bool(packing.unserved or floor_notes or asking), now),
         notes=(
             *notes.for_pool(pool, standings, market.blocks),
             *floor_notes,
@@ -134,6 +134,7 @@ class _Market:
         """The best first."""
         self.prices = {each.offer.offer_id: each.price_per_hour for each in offers}
         """In force, by offer id."""
+        self.patience = keep_warm.Patience(pool, beliefs)
 
     @property
     def all_blocks(self) -> dict[str, Block]:
@@ -188,17 +189,24 @@ def _move(
     return Move(revisit_at=market.leave.revisit_at)
 
 
-def _packed(pool: PoolScaling, staying: Sequence[Standing], gangs: list[Gang], market: _Market, room: int) -> Packing:
+def _packed(
+    pool: PoolScaling, staying: Sequence[Standing], gangs: list[Gang], market: _Market, room: int, now: datetime
+) -> tuple[Packing, datetime | None]:
+    """And until when some gang counts on slots that other work will free."""
     if not gangs:
-        return Packing(on_machines={}, bought=(), unserved=())  # nothing waits at most times
-    return pack(
-        _machines(pool, staying),
+        return Packing(on_machines={}, bought=(), unserved=()), None  # nothing waits at most times
+    boot_s = market.usable[0].join_time_s if market.usable else 0.0
+    soon = soon_free.soon_free(pool, staying, boot_s, now)
+    gangs, patient_until = soon_free.counting_on(gangs, soon, boot_s, now)
+    packing = pack(
+        [*_machines(pool, staying), *soon],
         gangs,
         market.usable,
         room=room,
         max_aux=pool.max_aux_per_instance,
         gang_limits=market.gang_limits,
     )
+    return packing, patient_until
 
 
 def _machines(pool: PoolScaling, staying: Sequence[Standing]) -> list[Machine]:
@@ -248,26 +256,34 @@ def _floor(pool: PoolScaling, count: int, room: int, market: _Market) -> tuple[l
 
 
 def _revisit_at(
-    pool: PoolScaling, standings: Sequence[Standing], market: _Market, move: Move, wanting: bool, now: datetime
+    pool: PoolScaling,
+    standings: Sequence[Standing],
+    market: _Market,
+    others: Sequence[datetime | None],
+    wanting: bool,
+    now: datetime,
 ) -> datetime | None:
     """The next time at which the passing of time alone may change this plan."""
-    times = [moment for each in standings for moment in _moments(pool, each, market.prices.get(each.view.offer_id))]
-    if move.revisit_at is not None:
-        times.append(move.revisit_at)
+    times = [moment for each in standings for moment in _moments(pool, each, market)]
+    times.extend(at for at in others if at is not None)
     if wanting:
         times.extend(market.moments())
         times.extend(held_until(pool, each) for each in standings if each.view.reserved_for and not each.view.occupied)
     return min((each for each in times if each > now), default=None)
 
 
-def _moments(pool: PoolScaling, each: Standing, price: float | None) -> list[datetime]:
+def _patience_s(market: _Market, view: InstanceView) -> float:
+    return market.patience.of(view.offer_id, market.prices.get(view.offer_id))
+
+
+def _moments(pool: PoolScaling, each: Standing, market: _Market) -> list[datetime]:
     view = each.view
     if each.stopping or each.settled:
         return []
     booting_since = (view.launched_at or view.requested_at) if view.joined_at is None else None
     limits: list[tuple[datetime | None, float]] = [
         (booting_since, pool.boot_timeout_s),
-        (view.idle_since, keep_warm.patience_s(pool, price)),
+        (view.idle_since, _patience_s(market, view) if view.idle_since is not None else 0.0),
         (view.disconnected_since, pool.reconnect_wait_s),
         (view.disconnected_since, pool.disconnect_timeout_s),
         (view.disconnected_since, pool.disconnect_timeout_s + MASS_LOSS_PATIENCE_S),

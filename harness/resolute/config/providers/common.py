@@ -88,12 +88,12 @@ class ProviderBase(ConfigModel):
     """Machines to keep even when there is nothing to do."""
     max_instances: PositiveInteger = 5
     """Most machines at a time."""
-    max_idle_agent_period: PositiveDuration = 1200.0
-    """How long a machine may be idle before it is ended."""
+    max_idle_agent_period: PositiveDuration | None = None
+    """How long a machine may be idle before it is ended; null learns it from the pool's own gaps, 20 minutes at most."""
     max_idle_cost: Annotated[Number, Field(gt=0)] | None = None
     """A machine may be idle longer than that until its idle time has cost this amount, so that cheap machines are kept longer."""
-    consolidation: ConsolidationPolicy | None = None
-    """When work is moved onto fewer or cheaper machines; null moves nothing."""
+    consolidation: ConsolidationPolicy | None = ConsolidationPolicy()
+    """When work that has a checkpoint of this run is moved onto fewer or cheaper machines; null moves nothing."""
     disruption: DisruptionPolicy = DisruptionPolicy()
     """When, and how often per hour, such moves are allowed."""
     max_agent_starting_period: PositiveDuration = 1200.0

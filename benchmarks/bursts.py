@@ -1,0 +1,116 @@
+"""A mix of short work in bursts, and the least that such a mix costs somebody who knows it beforehand.
+
+Of the jobs 99 in 100 ask for one slot, the others for 2, 4 or 8; run times have a median of nine minutes and a long tail. People submit by
+day more than by night, a few jobs at a time and now and then some dozens (a sweep).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from resolute_sim.twin.jobs import TraceJob
+
+JOBS, DAYS = 10_000, 14.0
+MEDIAN_S, DEVIATION = 540.0, 1.0
+"""Of the run times: the median, and the deviation of the logarithm."""
+LONGEST_S, SHORTEST_S = 86_400.0, 10.0
+SLOTS = ((1, 990), (2, 5), (4, 3), (8, 2))
+"""Slots, and how many of a thousand jobs ask for them."""
+SMALL_BURST, LARGE_BURST, LARGE_SHARE = 3.0, 40.0, 0.05
+"""Mean sizes of the two kinds of bursts, and the share of the large ones."""
+WITHIN_BURST_S = 8.0
+"""Mean distance of the submissions of one burst."""
+GROUPS = ("search", "vision", "speech", "tests")
+
+
+def bursty_jobs(seed: int = 0, *, jobs: int = JOBS, days: float = DAYS) -> tuple[TraceJob, ...]:
+    """The same seed gives the same jobs, in the order of submission."""
+    random = Random(f"bursts {seed}")
+    found = [
+        TraceJob(
+            job_id=f"b{number:06d}",
+            submit_s=float(round(submit_s)),
+            duration_s=float(round(min(LONGEST_S, max(SHORTEST_S, length_s)))),
+            slots=random.choices([slots for slots, _ in SLOTS], [share for _, share in SLOTS])[0],
+            group=group,
+        )
+        for number, (submit_s, length_s, group) in enumerate(sorted(_submissions(random, jobs, days)))
+    ]
+    return tuple(sorted(found, key=lambda job: (job.submit_s, job.job_id)))
+
+
+def _submissions(random: Random, jobs: int, days: float) -> Iterator[tuple[float, float, str]]:
+    """When, how long, and by whom. Half of what makes a run long is common to its burst."""
+    left, share = jobs, math.sqrt(0.5)
+    while left > 0:
+        at_s = random.uniform(0.0, days * 86_400.0)
+        if random.random() > 0.6 + 0.4 * math.sin((at_s / 3600.0 % 24.0 - 9.0) / 24.0 * 2.0 * math.pi):
+            continue
+        mean = LARGE_BURST if random.random() < LARGE_SHARE else SMALL_BURST
+        size = min(left, 1 + int(random.expovariate(1.0 / (mean - 1.0))))
+        left -= size
+        common, group = random.gauss(0.0, 1.0), random.choice(GROUPS)
+        for _ in range(size):
+            at_s += random.expovariate(1.0 / WITHIN_BURST_S)
+            own = random.gauss(0.0, 1.0)
+            yield at_s, MEDIAN_S * math.exp(DEVIATION * share * (common + own)), group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clairvoyant:
+    """What a course costs whose every gap is known."""
+
+    excess: float
+    """Slot-seconds that are paid beyond those of the work, over those."""
+    wait_mean_s: float
+    launches: int
+
+
+def clairvoyant(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) -> Clairvoyant:
+    """Knows all submissions and run times, pays the same boots, and lets jobs wait for `wait_mean_s` on average, if that helps.
+
+    Slots are bought one by one, so that none is ever half empty. A slot that is free is kept only if what comes next comes within a
+    boot, and then the gap is paid; else it is given back at once, and the next one boots before its job is submitted, so that
+    nothing waits for a boot. A job waits for a slot that becomes free within `patience`, the same for all, which is chosen so
+    that the mean wait is not above `wait_mean_s`.
+    """
+    low, high = 0.0, 20.0 * boot_s
+    best = _with_patience(jobs, boot_s, 0.0)
+    for _ in range(25):
+        middle = (low + high) / 2.0
+        found = _with_patience(jobs, boot_s, middle)
+        if found.wait_mean_s > wait_mean_s:
+            high = middle
+            continue
+        low = middle
+        best = min(best, found, key=lambda each: each.excess)
+    return best
+
+
+def _with_patience(jobs: Sequence[TraceJob], boot_s: float, patience_s: float) -> Clairvoyant:
+    free: list[float] = []
+    """When the slots that are not taken are free, sorted."""
+    extra_s = waited_s = work_s = 0.0
+    launches = 0
+    for job in jobs:
+        at_s = job.submit_s
+        work_s += job.duration_s * job.slots
+        free = free[bisect_left(free, at_s - boot_s) :]
+        start_s = at_s
+        # A gang takes all of its slots at once: each waits for the last of them.
+        taken = [slot for slot in free if slot <= at_s + patience_s]
+        ready = bisect_left(taken, at_s + 1e-9)
+        chosen = [*reversed(taken[:ready]), *taken[ready:]][: job.slots]
+        start_s = max([at_s, *chosen])
+        for slot in chosen:
+            free.remove(slot)
+        extra_s += sum(start_s - slot for slot in chosen) + boot_s * (job.slots - len(chosen))
+        launches += job.slots - len(chosen)
+        waited_s += start_s - at_s
+        for _ in range(job.slots):
+            insort(free, start_s + job.duration_s)
+    return Clairvoyant(excess=extra_s / work_s, wait_mean_s=waited_s / len(jobs), launches=launches)

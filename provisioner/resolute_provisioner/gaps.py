@@ -1,0 +1,103 @@
+"""How long machines of an offer are without work before there is work for one again, and how long one is therefore kept. Pure.
+
+A gap begins when a machine has become idle and ends when it is used again. Where the machine was given back before, the gap ends
+with the next launch of the offer: so what comes too late for a machine is learnt, too, and a pool that gives back too early finds
+out. Gaps are counted by length, and the past fades: what was seen `1 / (1 - FADING)` gaps ago counts about a third.
+
+A machine that may be idle for T seconds costs, on average over the gaps g that were seen,
+
+    min(g, T) + (g > T) x (boot + wait)
+
+in seconds of the machine: what it idles, and where that was in vain, another boot and the wait of the work for it. The T with the
+least cost is taken. (The threshold rule of the ski rental problem with a known distribution: Karlin, Manasse, McGeoch, Owicki,
+"Competitive randomized algorithms for nonuniform problems", Algorithmica 11, 1994.)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+LENGTHS_S: tuple[float, ...] = (
+    15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 360.0, 480.0, 720.0, 960.0, 1440.0, 1920.0, 2880.0, 3840.0, 5760.0, 7200.0
+)  # fmt: skip
+"""A gap is counted with the shortest of these that is not shorter than it; longer ones are counted together."""
+FADING = 0.98
+"""By this the counts of an offer are multiplied with each new gap."""
+PRIOR = 0.25
+"""So many gaps of each length count as seen before any was: without experience a machine is kept for about a minute."""
+WAIT_WORTH = 0.5
+"""A second in which work waits for a boot counts as so many seconds of the machine."""
+MOST_ENDED = 64
+"""Machines given back whose gaps are not over, of one offer; of more the oldest count as never used again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """What was seen of one offer."""
+
+    counts: tuple[float, ...] = ()
+    """By length, as `LENGTHS_S` and one more; empty: none was seen."""
+    given_back: tuple[datetime, ...] = ()
+    """Since when each machine had been idle that was given back and in whose stead none was launched yet, the oldest first."""
+
+
+NONE_SEEN = Gaps()
+
+
+def used_again(gaps: Gaps, idle_s: float, *, now: datetime) -> Gaps:
+    """A machine has work again. One that is used in the moment in which it became idle had no gap."""
+    return _settled(_counted(gaps, idle_s) if idle_s > 0.0 else gaps, now)
+
+
+def given_back(gaps: Gaps, idle_since: datetime, *, now: datetime) -> Gaps:
+    """A machine was given back because it was idle."""
+    return _settled(replace(gaps, given_back=tuple(sorted((*gaps.given_back, idle_since)))), now)
+
+
+def launched(gaps: Gaps, *, now: datetime) -> Gaps:
+    """There is work for one more machine: that which became idle last would have served."""
+    gaps = _settled(gaps, now)
+    if not gaps.given_back:
+        return gaps
+    *rest, newest = gaps.given_back
+    return _counted(replace(gaps, given_back=tuple(rest)), (now - newest).total_seconds())
+
+
+def _settled(gaps: Gaps, now: datetime) -> Gaps:
+    """What was given back too long ago is not waited for any more."""
+    oldest = now - timedelta(seconds=LENGTHS_S[-1])
+    open_ = [at for at in gaps.given_back if at >= oldest][-MOST_ENDED:]
+    for _ in range(len(gaps.given_back) - len(open_)):
+        gaps = _counted(gaps, 2 * LENGTHS_S[-1])
+    return replace(gaps, given_back=tuple(open_))
+
+
+def _counted(gaps: Gaps, length_s: float) -> Gaps:
+    counts = [FADING * count for count in gaps.counts] or [0.0] * (len(LENGTHS_S) + 1)
+    counts[bisect_left(LENGTHS_S, length_s)] += 1.0
+    return replace(gaps, counts=tuple(counts))
+
+
+def together(seen: Iterable[Gaps]) -> tuple[float, ...]:
+    """The counts of several offers whose machines serve the same work."""
+    columns = zip(*(gaps.counts for gaps in seen if gaps.counts), strict=True)
+    return tuple(sum(column) for column in columns)
+
+
+@lru_cache(maxsize=256)
+def patience_s(counts: tuple[float, ...], boot_s: float) -> float:
+    """How long a machine is worth keeping without work; `boot_s`: until another one would have joined."""
+    seen = [PRIOR + count for count in counts or (0.0,) * (len(LENGTHS_S) + 1)]
+    again_s = boot_s * (1.0 + WAIT_WORTH)
+    left, idled_s, best = sum(seen), 0.0, (sum(seen) * again_s, 0.0)
+    shorter_s = 0.0
+    for length_s, count in zip(LENGTHS_S, seen, strict=False):
+        left -= count
+        idled_s += count * (shorter_s + length_s) / 2.0
+        best = min(best, (idled_s + left * (length_s + again_s), length_s))
+        shorter_s = length_s
+    return best[1]

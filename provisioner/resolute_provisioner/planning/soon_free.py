@@ -1,0 +1,79 @@
+"""Which slots are expected to become free before a machine that is bought now would join. Pure.
+
+Run times are heavy-tailed, so that what has run for long is expected to run for long. Of work that has run for `a` seconds the part
+
+    boot / (a + boot + SCALE_S)
+
+is expected to end within a boot (the survival function of a Lomax distribution with shape 1). In a pool with much short work these
+are many slots, and each machine that is bought for work which they will serve is bought for nothing. So waiting work of one slot counts
+on them, but for half a boot at most: then a machine is bought for it all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from resolute_provisioner.model import Gang, Market, PoolScaling
+from resolute_provisioner.planning.shelves import Machine
+from resolute_provisioner.planning.standing import Standing, seconds_between
+
+SCALE_S = 600.0
+"""The median of what has just begun: before anything is known of a job, it is as likely shorter as longer."""
+LONGEST_WAIT = 0.5
+"""So much of a boot a gang may count on slots that others will free."""
+AFTER_BOUGHT = 3
+"""What is there and what is coming is filled before (`Machine.preference`)."""
+PREFIX = "soon-free-"
+
+
+def soon_free(pool: PoolScaling, staying: Iterable[Standing], boot_s: float, now: datetime) -> list[Machine]:
+    """As many machines of one slot as slots are expected to become free, whole ones only, by market."""
+    markets = {offer.offer_id: offer.market for offer in pool.offers}
+    expected: dict[Market, float] = {}
+    for each in staying:
+        market = markets.get(each.view.offer_id)
+        if market is None or not each.capacity:
+            continue
+        for resident in each.view.residents:
+            ran_s = seconds_between(resident.since, now)
+            share = boot_s / (ran_s + boot_s + SCALE_S)
+            expected[market] = expected.get(market, 0.0) + resident.slots * share
+    return [
+        Machine(
+            name=f"{PREFIX}{market}-{number}",
+            size=1,
+            free_slots=1,
+            free_aux=0,
+            untouched=False,
+            preference=AFTER_BOUGHT,
+            market=market,
+        )
+        for market, slots in sorted(expected.items())
+        for number in range(int(slots))
+    ]
+
+
+def patient_until(gang: Gang, boot_s: float) -> datetime:
+    """Until when it counts on slots that others will free."""
+    return gang.submitted_at + timedelta(seconds=LONGEST_WAIT * boot_s)
+
+
+def counting_on(
+    gangs: Sequence[Gang], soon: Sequence[Machine], boot_s: float, now: datetime
+) -> tuple[list[Gang], datetime | None]:
+    """The gangs, those that have waited for too long kept from the slots that others will free; and when the next one has."""
+    if not soon:
+        return list(gangs), None
+    names = frozenset(machine.name for machine in soon)
+    found: list[Gang] = []
+    next_at: datetime | None = None
+    for gang in gangs:
+        until = patient_until(gang, boot_s)
+        if gang.slots == 1 and now >= until:
+            gang = replace(gang, excluded_instances=gang.excluded_instances | names)
+        elif gang.slots == 1:
+            next_at = until if next_at is None else min(next_at, until)
+        found.append(gang)
+    return found, next_at
