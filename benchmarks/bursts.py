@@ -1,7 +1,7 @@
 """A mix of short work in bursts, and the least that such a mix costs somebody who knows it beforehand.
 
-Of the jobs 99 in 100 ask for one slot, the others for 2, 4 or 8; run times have a median of nine minutes and a long tail. People submit by
-day more than by night, a few jobs at a time and now and then some dozens (a sweep).
+Of the jobs 99 in 100 ask for one slot, the others for 2, 4 or 8; run times have a median of nine minutes and a long tail. People
+submit by day more than by night, a few jobs at a time and now and then some dozens (a sweep).
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ from random import Random
 from benchmarks.report import Row, Spread, Target
 from benchmarks.traces import jobs_between, trace_name, trace_pool
 from resolute_master.domain.ids import AllocationId
-from resolute_master.foresight.course import EPOCH, Course, Frictions, Work
+from resolute_master.foresight.course import EPOCH, Course
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.estimate import Estimate, estimates
 from resolute_master.foresight.market import Given, Refused
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.foresight.run_times import RunTimes
+from resolute_master.foresight.work import Frictions, Work
 from resolute_provisioner.model import Offer
 from resolute_sim.twin.capacity import TracedMarket
 from resolute_sim.twin.twin import as_work

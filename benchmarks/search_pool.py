@@ -26,10 +26,11 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH, Frictions
+from resolute_master.foresight.course import EPOCH
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.search_course import SearchCourse, Told
+from resolute_master.foresight.work import Frictions
 from resolute_master.searcher.methods import make
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket

@@ -253,15 +253,27 @@ class Renderer:
         self.err.flush()
 
     @contextmanager
-    def progress(self, description: str) -> Iterator[Callable[[int, int], None] | None]:
-        """A bar for bytes that move, on a terminal; yields who wants to hear of (bytes done, bytes in all)."""
+    def progress(self, description: str, *, counted: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+        """A bar for bytes that move, or for things that are `counted`, on a terminal; yields who wants to hear of (done, in all)."""
         if self.format is not None or not self._is_terminal(self.err):
             yield None
             return
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            ProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
 
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        what: tuple[ProgressColumn, ...] = (DownloadColumn(), TransferSpeedColumn())
+        if counted:
+            what = (MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), *what)
         with Progress(*columns, console=Console(file=self.err), transient=True) as bar:
             task = bar.add_task(printable.one_line(description), total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total or None)

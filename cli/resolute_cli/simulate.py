@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -21,14 +22,20 @@ from resolute_cli.render import duration_text, percent_text
 if TYPE_CHECKING:
     from resolute_sim.twin.compare import Request
 
+MOST_PROCESSES, LONGEST_S = 64, 86_400.0
 SIMULATOR = ("the simulator", "cli,master")
 COLUMNS = (
     "Policy",
     "Cost",
     "Bound",
     "Excess",
+    "Boot",
+    "Empty",
+    "Half-Empty",
     "Mean Wait",
-    "95% Wait",
+    "Median Wait",
+    "90% Wait",
+    "Longest Wait",
     "JCT",
     "Used",
     "Goodput",
@@ -66,8 +73,12 @@ def simulate(cli: Invocation, args: argparse.Namespace) -> int:
     with loading(*SIMULATOR):
         from resolute_sim.twin import compare
     request = _request(compare, args)
+    _check_outputs(args)
     setting = compare.setting_of(request)
-    reports = compare.compare(setting, request.policies, processes=request.processes, tell=cli.render.status)
+    with cli.render.progress("jobs", counted=True) as progress:
+        reports = compare.compare(
+            setting, request.policies, processes=request.processes, tell=cli.render.status, progress=progress
+        )
     report: dict[str, Any] = compare.as_json(request, setting, reports)
     _table(cli, report)
     if args.json is not None:
@@ -104,7 +115,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, help="of everything that is left to chance (default 0)")
     parser.add_argument(
-        "--first-day", type=not_negative, metavar="DAY", help="leave out the jobs before this day of the trace"
+        "--first-day",
+        type=not_negative,
+        metavar="DAY",
+        help="begin with this day of the trace; earlier jobs are left out",
     )
     parser.add_argument("--last-day", type=not_negative, metavar="DAY", help="leave out the jobs from this day on")
     parser.add_argument("--boot", type=not_negative, metavar="SECONDS", help="from launch to join (default 180)")
@@ -143,8 +157,13 @@ def _request(module: ModuleType, args: argparse.Namespace) -> Request:
     for flag, default in DEFAULTS.items():
         if getattr(args, flag) is None:
             setattr(args, flag, default)
-    if args.processes < 1:
-        raise UsageError(f"--processes: must be at least 1, and is {args.processes}")
+    if not 1 <= args.processes <= MOST_PROCESSES:
+        raise UsageError(f"--processes: must be 1 to {MOST_PROCESSES}, and is {args.processes}")
+    for flag in ("boot", "notice", "restart", "save"):
+        if getattr(args, flag) > LONGEST_S:
+            raise UsageError(
+                f"--{flag}: must be seconds, {LONGEST_S:g} (a day) at most, and is {getattr(args, flag):g}; milliseconds are no seconds"
+            )
     if args.checkpoint_every <= 0:
         raise UsageError("--checkpoint-every: must be above 0")
     twice = next((policy for policy in args.policy if args.policy.count(policy) > 1), None)
@@ -171,6 +190,23 @@ def _request(module: ModuleType, args: argparse.Namespace) -> Request:
     return request
 
 
+def _check_outputs(args: argparse.Namespace) -> None:
+    """What could not be written after the run is refused before it."""
+    for flag, path in (("--json", args.json), ("--html", args.html)):
+        if path is None:
+            continue
+        if path.is_dir():
+            raise InvalidInput(f"{flag}: {path} is a directory; name a file in it")
+        if not path.parent.is_dir():
+            raise InvalidInput(
+                f"{flag}: {path} cannot be written (there is no directory {path.parent}); make it, or name another"
+            )
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise InvalidInput(f"{flag}: {path} cannot be written (no permission); name another file")
+    if args.json is not None and args.html is not None and args.json.resolve() == args.html.resolve():
+        raise InvalidInput(f"--html: {args.html} is the file of --json, too; give each its own")
+
+
 def _table(cli: Invocation, report: Mapping[str, Any]) -> None:
     rows = [_row(name, figures) for name, figures in report["policies"].items()]
     cli.render.table(COLUMNS, rows, report)
@@ -182,8 +218,13 @@ def _row(policy: str, figures: Mapping[str, Any]) -> tuple[object, ...]:
         f"{figures['cost']:.2f}",
         f"{figures['cost_lower_bound']:.2f}",
         percent_text(figures["excess"]),
+        percent_text(figures["cost_boot"] / figures["cost"] if figures["cost"] else 0.0),
+        percent_text(figures["cost_empty"] / figures["cost"] if figures["cost"] else 0.0),
+        percent_text(figures["cost_half_empty"] / figures["cost"] if figures["cost"] else 0.0),
         duration_text(figures["wait_mean_s"]),
-        duration_text(figures["wait_p95_s"]),
+        duration_text(figures["wait_median_s"]),
+        duration_text(figures["wait_p90_s"]),
+        duration_text(figures["wait_max_s"]),
         f"{figures['jct_ratio']:.4f}",
         percent_text(figures["utilisation"]),
         percent_text(figures["goodput"]),

@@ -22,14 +22,15 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 LENGTHS_S: tuple[float, ...] = (
-    15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 360.0, 480.0, 720.0, 960.0, 1440.0, 1920.0, 2880.0, 3840.0, 5760.0, 7200.0
+    15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 360.0, 480.0, 720.0, 960.0, 1440.0, 1920.0, 2880.0, 3840.0,
+    5760.0, 7200.0,
 )  # fmt: skip
 """A gap is counted with the shortest of these that is not shorter than it; longer ones are counted together."""
 FADING = 0.98
 """By this the counts of an offer are multiplied with each new gap."""
 PRIOR = 0.25
 """So many gaps of each length count as seen before any was: without experience a machine is kept for about a minute."""
-WAIT_WORTH = 0.5
+WAIT_WORTH = 0.25
 """A second in which work waits for a boot counts as so many seconds of the machine."""
 MOST_ENDED = 64
 """Machines given back whose gaps are not over, of one offer; of more the oldest count as never used again."""
@@ -77,7 +78,7 @@ def _settled(gaps: Gaps, now: datetime) -> Gaps:
 
 
 def _counted(gaps: Gaps, length_s: float) -> Gaps:
-    counts = [FADING * count for count in gaps.counts] or [0.0] * (len(LENGTHS_S) + 1)
+    counts = [round(FADING * count, 4) for count in gaps.counts] or [0.0] * (len(LENGTHS_S) + 1)
     counts[bisect_left(LENGTHS_S, length_s)] += 1.0
     return replace(gaps, counts=tuple(counts))
 

@@ -178,9 +178,7 @@ def used_again(belief: OfferBelief, idle_since: datetime, *, now: datetime) -> O
     return replace(belief, gaps=gaps.used_again(belief.gaps, (now - idle_since).total_seconds(), now=now))
 
 
-def ordered(
-    belief: OfferBelief, end: Termination, *, now: datetime, idle_since: datetime | None = None
-) -> OfferBelief:
+def ordered(belief: OfferBelief, end: Termination, *, now: datetime, idle_since: datetime | None = None) -> OfferBelief:
     """What our own order to end one of its machines says of the offer; an order is given once."""
     if end.drain:
         return disturbed(belief, now=now) if end.cause in BY_CHOICE else belief

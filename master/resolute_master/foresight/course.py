@@ -11,19 +11,18 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Any
 
 from resolute.wire.states import AllocationState
 from resolute_master.decision.view import Progress
-from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id
-from resolute_master.domain.job import Job
 from resolute_master.foresight.decide import Decider
 from resolute_master.foresight.market import Market, Refused
 from resolute_master.foresight.pool import Decision, Ends, VirtualPool
+from resolute_master.foresight.work import Bill, Fate, Frictions, Work
 from resolute_provisioner.model import Cause, InstanceView, Termination
 
 LEAST_PAID_S = 60.0
@@ -39,94 +38,6 @@ class CourseStuck(RuntimeError):
 
 class OutOfPatience(CourseStuck):
     """Nothing has got ahead for longer than the course waits for its market."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frictions:
-    """What starting, saving and losing work costs, in seconds."""
-
-    restart_s: float = 60.0
-    """A run that goes on from a checkpoint restores for so long."""
-    save_s: float = 10.0
-    """One that is asked to leave holds its slots for so long."""
-    checkpoint_every_s: float = 1800.0
-    """What was done since the last multiple is lost when a machine goes without notice."""
-    notice_s: float = 120.0
-    """How long before its end a machine that is taken back says so; 0 for no notice."""
-
-
-class Fate(StrEnum):
-    """How the work of a job has ended."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    """The pool had given up launching the machines that it needed."""
-    STOPPED = "stopped"
-    """It had reached the limit of its own cost."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Work:
-    """One gang's way from submission to end."""
-
-    job: Job
-    first: Allocation
-    """As it was submitted."""
-    submit_s: float
-    length_s: float
-    """Run time on its slots without any interruption."""
-    slots: int
-    """What it asks for; it may have to hold more, where only whole machines serve it."""
-    done_s: float = 0.0
-    """Progress that is saved."""
-    runs: int = 0
-    started_s: float | None = None
-    """Of the present run."""
-    first_start_s: float | None = None
-    queued_s: float = 0.0
-    """Since when it waits, while it does."""
-    waited_s: float = 0.0
-    held: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when each run that is over held its slots."""
-    ended_s: float | None = None
-    fate: Fate | None = None
-    """None until it has ended."""
-    interruptions: int = 0
-    known_s: float | None = None
-    """`length_s` as far as decisions know it; None: nobody has told. Of use with a deadline only."""
-    begun: float = 0.0
-    """The part of it that was saved before the course began, 0 to 1."""
-    deadline_s: float | None = None
-    """By when it shall be done."""
-    max_cost: float | None = None
-    """What its slots may cost in all."""
-
-    @property
-    def late(self) -> bool:
-        """It has missed its deadline."""
-        if self.deadline_s is None:
-            return False
-        return self.fate is not Fate.COMPLETED or self.ended_s is None or self.ended_s > self.deadline_s
-
-    @property
-    def held_s(self) -> float:
-        return sum(end_s - start_s for start_s, end_s in self.held)
-
-
-@dataclass(slots=True, kw_only=True)
-class Bill:
-    """One machine, from its launch to its end."""
-
-    instance: InstanceId
-    offer_id: str
-    slots: int
-    launched_s: float
-    joined_s: float | None = None
-    ended_s: float | None = None
-    cause: str = ""
-    cost: float = 0.0
-    priced_s: float = 0.0
-    """Until when `cost` is reckoned."""
 
 
 class _Kind(IntEnum):
@@ -290,7 +201,7 @@ class Course:
 
     def _finish(self, id_: AllocationId, work: Work) -> None:
         self._got_ahead_s = self.now_s
-        work.held.append((work.started_s or 0.0, self.now_s))
+        self._held(id_, work)
         work.done_s, work.started_s = work.length_s, None
         self.pool.ended(id_)
         self._over(id_, work, Fate.COMPLETED)
@@ -327,8 +238,8 @@ class Course:
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
         """The run is over and another one waits, which goes on with what was kept."""
         last = self.pool.snapshot.allocations[id_]
+        self._held(id_, work)
         self.pool.ended(id_)
-        work.held.append((work.started_s or 0.0, self.now_s))
         work.done_s = min(work.length_s, work.done_s + kept_s)
         work.started_s = None
         if kept_s > 0.0:
@@ -354,9 +265,17 @@ class Course:
         self._waiting += 1
         self.pool.requeued(again, last)
 
+    def _held(self, id_: AllocationId, work: Work) -> None:
+        """The run is over, and gives back what it held."""
+        held = self.pool.snapshot.allocations[id_].containers
+        work.held.append((work.started_s or 0.0, self.now_s))
+        work.held_on.append(tuple((str(each.agent), len(each.slots)) for each in held))
+        self.log(self.now_s, "end", id_)
+
     def _joined(self, id_: InstanceId) -> bool:
         if id_ not in self.pool.machines:
             return False
+        self.log(self.now_s, "join", id_)
         if id_ in self.bills:
             self.bills[id_].joined_s = self.now_s
         self.pool.joined(id_)

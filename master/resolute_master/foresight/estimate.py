@@ -20,12 +20,13 @@ from random import Random
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId
-from resolute_master.foresight.course import Course, CourseStuck, Frictions, Work
+from resolute_master.foresight.course import Course, CourseStuck
 from resolute_master.foresight.decide import Sparing
 from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.run_times import LEAST, Basis, RunTimes
+from resolute_master.foresight.work import Frictions, Work
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_provisioner import risk
 from resolute_provisioner.model import OfferBelief

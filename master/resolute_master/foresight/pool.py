@@ -465,9 +465,7 @@ class VirtualPool:
     def ordered_to_end(self, end: Termination) -> None:
         """What the order teaches; the end itself is `gone`."""
         view = self.machines[InstanceId(end.instance_id)]
-        self._learn(
-            view.offer_id, lambda belief: risk.ordered(belief, end, now=self.now, idle_since=view.idle_since)
-        )
+        self._learn(view.offer_id, lambda belief: risk.ordered(belief, end, now=self.now, idle_since=view.idle_since))
 
     def ask_to_leave(self, agent: AgentId, reason: str) -> list[AllocationId]:
         """Those on the agent that were not asked before."""

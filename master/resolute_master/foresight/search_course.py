@@ -17,7 +17,8 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, alloc
 from resolute_master.domain.job import Job
 from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.worth import ORDINARY
-from resolute_master.foresight.course import Course, Work
+from resolute_master.foresight.course import Course
+from resolute_master.foresight.work import Work
 from resolute_master.searcher import method as machine
 from resolute_master.searcher.events import (
     Create,

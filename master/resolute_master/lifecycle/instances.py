@@ -163,9 +163,7 @@ def _record_termination(step: Step, termination: Termination) -> None:
     if termination.drain and instance.draining_since is not None:
         return
     idle_since = instance.idle_since
-    _learn(
-        step, instance, lambda belief: risk.ordered(belief, termination, now=step.now, idle_since=idle_since)
-    )
+    _learn(step, instance, lambda belief: risk.ordered(belief, termination, now=step.now, idle_since=idle_since))
     if termination.drain:
         _drain(step, instance, termination.reason)
     else:

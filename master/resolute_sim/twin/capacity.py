@@ -41,6 +41,8 @@ class CapacityTrace:
     slots: int = 0
     offer_id: str = ""
     """Of this offer alone; else of all spot offers of the zone, accelerator and slots."""
+    begin_s: float = 0.0
+    """The second of the series at which the course begins."""
 
     @property
     def length_s(self) -> float:
@@ -51,12 +53,12 @@ class CapacityTrace:
         return max(self.values) <= 1
 
     def at(self, now_s: float) -> float:
-        return self.values[bisect_right(self.ends, now_s % self.length_s)]
+        return self.values[bisect_right(self.ends, (now_s + self.begin_s) % self.length_s)]
 
     def next_change(self, after_s: float) -> float:
         """The end of the step in which `after_s` lies."""
-        rounds, within_s = divmod(max(0.0, after_s), self.length_s)
-        return rounds * self.length_s + self.ends[bisect_right(self.ends, within_s)]
+        rounds, within_s = divmod(max(0.0, after_s) + self.begin_s, self.length_s)
+        return rounds * self.length_s + self.ends[bisect_right(self.ends, within_s)] - self.begin_s
 
     def concerns(self, offer: Offer) -> bool:
         if self.offer_id:

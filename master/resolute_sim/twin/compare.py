@@ -8,15 +8,15 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute_master.foresight.course import Frictions
+from resolute_master.foresight.work import Frictions
 from resolute_sim.twin.capacity import read_capacity
 from resolute_sim.twin.figures import Report
-from resolute_sim.twin.jobs import between, read_jobs
+from resolute_sim.twin.jobs import DAY_S, between, read_jobs
 from resolute_sim.twin.pools import read_pool
 from resolute_sim.twin.synthetic import synthetic_jobs
 from resolute_sim.twin.twin import DEFAULT_BOOT_S, POLICIES, Setting, check_jobs, check_prices, simulate
@@ -55,7 +55,8 @@ def setting_of(request: Request) -> Setting:
     if not jobs:
         raise InvalidInput(f"--jobs: {request.jobs} has no job in the days that --first-day and --last-day leave")
     check_jobs(pool, jobs)
-    capacity = read_capacity(request.spot, pool.scaling.offers)
+    begin_s = DAY_S * (request.first_day or 0.0)
+    capacity = tuple(replace(each, begin_s=begin_s) for each in read_capacity(request.spot, pool.scaling.offers))
     check_prices(pool, capacity)
     return Setting(
         pool=pool,
@@ -68,31 +69,74 @@ def setting_of(request: Request) -> Setting:
 
 
 def compare(
-    setting: Setting, policies: Sequence[str], *, processes: int = 2, tell: Callable[[str], None] = lambda line: None
+    setting: Setting,
+    policies: Sequence[str],
+    *,
+    processes: int = 2,
+    tell: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Report, ...]:
-    """One report a policy, in the order given. `tell` gets a line when a policy begins and one when it has ended."""
+    """One report a policy, in the order given. `tell` gets a line when a policy begins and one when it has ended, `progress` how many
+    jobs have ended of how many, over all policies."""
     if len(policies) == 1 or processes <= 1:
-        return tuple(_one_after_another(setting, policies, tell))
+        return tuple(_one_after_another(setting, policies, tell, progress))
     reports: dict[str, Report] = {}
     waiting, running = list(policies), dict[Future[Report], str]()
     # A fresh interpreter each, so that what one course has built up is no burden for the next.
-    with ProcessPoolExecutor(min(processes, len(policies)), mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    parts = context.Array("d", len(policies), lock=False)
+    with ProcessPoolExecutor(
+        min(processes, len(policies)), mp_context=context, initializer=_share, initargs=(parts,)
+    ) as pool:
         while waiting or running:
             while waiting and len(running) < processes:
                 policy = waiting.pop(0)
                 tell(_begins(setting, policy))
-                running[pool.submit(simulate, setting, policy)] = policy
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                running[pool.submit(_simulate_sharing, setting, policy, policies.index(policy))] = policy
+            ended = wait(running, timeout=None if progress is None else LOOKED_AT_S, return_when=FIRST_COMPLETED).done
+            if progress is not None:
+                progress(round(sum(parts) * len(setting.jobs)), len(policies) * len(setting.jobs))
+            for future in ended:
                 policy = running.pop(future)
                 reports[policy] = future.result()
                 tell(_ended(reports[policy]))
     return tuple(reports[policy] for policy in policies)
 
 
-def _one_after_another(setting: Setting, policies: Sequence[str], tell: Callable[[str], None]) -> Iterator[Report]:
-    for policy in policies:
+LOOKED_AT_S = 0.2
+"""How often the progress of other processes is read."""
+
+_shared: Any = None
+"""In another process: how far each policy has come."""
+
+
+def _share(parts: Any) -> None:
+    global _shared
+    _shared = parts
+
+
+def _simulate_sharing(setting: Setting, policy: str, index: int) -> Report:
+    def tell(part: float) -> None:
+        _shared[index] = part
+
+    return simulate(setting, policy, tell=tell)
+
+
+def _one_after_another(
+    setting: Setting,
+    policies: Sequence[str],
+    tell: Callable[[str], None],
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[Report]:
+    jobs = len(setting.jobs)
+    for number, policy in enumerate(policies):
+
+        def hear(part: float, before: int = number * jobs) -> None:
+            if progress is not None:
+                progress(before + round(part * jobs), len(policies) * jobs)
+
         tell(_begins(setting, policy))
-        report = simulate(setting, policy)
+        report = simulate(setting, policy, tell=hear)
         tell(_ended(report))
         yield report
 

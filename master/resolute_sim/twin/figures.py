@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resolute_master.foresight.course import Bill, Fate, Work
+from resolute_master.foresight.work import Bill, Fate, Work
+from resolute_sim.twin.cost_split import split_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +16,16 @@ class Figures:
     cost: float
     cost_lower_bound: float
     excess: float
+    cost_useful: float
+    cost_repeated: float
+    cost_boot: float
+    cost_empty: float
+    cost_half_empty: float
     wait_mean_s: float
+    wait_median_s: float
+    wait_p90_s: float
     wait_p95_s: float
+    wait_max_s: float
     jct_ratio: float
     utilisation: float
     goodput: float
@@ -71,14 +80,23 @@ def figures_of(
     paid_slot_s = sum(((bill.ended_s or 0.0) - bill.launched_s) * bill.slots for bill in bills)
     cost, bound = sum(bill.cost for bill in bills), useful_slot_s / 3600.0 * cheapest_slot_hour
     waits = sorted(work.waited_s for work in works)
+    split = split_of(works, bills)
     completed = [work for work in works if work.fate is Fate.COMPLETED]
     in_all_s = sum((work.ended_s or 0.0) - work.submit_s for work in completed)
     return Figures(
         cost=cost,
         cost_lower_bound=bound,
         excess=(cost - bound) / bound if bound else 0.0,
+        cost_useful=split.useful,
+        cost_repeated=split.repeated,
+        cost_boot=split.boot,
+        cost_empty=split.empty,
+        cost_half_empty=split.half_empty,
         wait_mean_s=sum(waits) / len(waits),
-        wait_p95_s=waits[max(0, -(-len(waits) * 95 // 100) - 1)],
+        wait_median_s=_nearest_rank(waits, 50),
+        wait_p90_s=_nearest_rank(waits, 90),
+        wait_p95_s=_nearest_rank(waits, 95),
+        wait_max_s=waits[-1],
         jct_ratio=in_all_s / max(1e-9, sum(work.length_s for work in completed)),
         utilisation=held_slot_s / paid_slot_s if paid_slot_s else 0.0,
         goodput=useful_slot_s / held_slot_s if held_slot_s else 1.0,
@@ -92,6 +110,10 @@ def figures_of(
         decision_cpu_s=decision_cpu_s,
         digest=digest,
     )
+
+
+def _nearest_rank(ordered: Sequence[float], percent: int) -> float:
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def spans_of(bills: Mapping[str, Bill]) -> tuple[Span, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resolute.config.errors import suggestion
@@ -22,6 +23,10 @@ OPTIONAL = (
     "workspace",
     "max_cost",
 )
+DAY_S = 86_400.0
+LATEST_S, LONGEST_S, MOST_SLOTS = 3650 * DAY_S, 366 * DAY_S, 100_000
+"""No trace is longer, no job runs longer, and none asks for more: what is beyond was meant otherwise."""
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +58,16 @@ class TraceJob:
 def read_jobs(path: Path) -> tuple[TraceJob, ...]:
     """In the order of submission. Raises `InvalidInput` naming file, row, column and value."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             _check_columns(path, reader.fieldnames or ())
             jobs = [_Row(path, number, row).job() for number, row in enumerate(reader, start=2)]
     except OSError as error:
         raise InvalidInput(f"--jobs: {path} cannot be read ({error.strerror}); name a CSV file") from None
     except UnicodeDecodeError:
-        raise InvalidInput(f"--jobs: {path} is not UTF-8 text; name a CSV file") from None
+        raise InvalidInput(
+            f"--jobs: {path} is not UTF-8 text; name a CSV file (in Excel: save as 'CSV UTF-8 (comma delimited)')"
+        ) from None
     except csv.Error as error:
         raise InvalidInput(f"--jobs: {path} is no CSV file ({error}); mend it there") from None
     if not jobs:
@@ -70,12 +77,25 @@ def read_jobs(path: Path) -> tuple[TraceJob, ...]:
 
 
 def between(jobs: Sequence[TraceJob], first_day: float | None, last_day: float | None) -> tuple[TraceJob, ...]:
-    """Those that are submitted from the beginning of one day up to the beginning of another."""
-    first_s, last_s = 86_400 * (first_day or 0.0), math.inf if last_day is None else 86_400 * last_day
-    return tuple(job for job in jobs if first_s <= job.submit_s < last_s)
+    """Those that are submitted from the beginning of one day up to the beginning of another. Their times count from the
+    first day."""
+    first_s, last_s = DAY_S * (first_day or 0.0), math.inf if last_day is None else DAY_S * last_day
+    return tuple(
+        replace(
+            job,
+            submit_s=job.submit_s - first_s,
+            deadline_s=None if job.deadline_s is None else job.deadline_s - first_s,
+        )
+        for job in jobs
+        if first_s <= job.submit_s < last_s
+    )
 
 
 def _check_columns(path: Path, columns: Sequence[str]) -> None:
+    if len(columns) == 1 and (other := next((mark for mark in ";\t|" if mark in columns[0]), None)) is not None:
+        raise InvalidInput(
+            f"--jobs: {path}, row 1: its values are divided by {other!r}, and must be divided by commas; save it as comma separated"
+        )
     missing = [name for name in REQUIRED if name not in columns]
     if missing:
         raise InvalidInput(
@@ -106,12 +126,12 @@ class _Row:
     def job(self) -> TraceJob:
         if None in self._row:
             raise InvalidInput(f"--jobs: {self._path}, row {self._number}: has more values than columns; mend the row")
-        job_id, slots = self._text("job_id"), self._count("slots", least=1)
-        submit_s = self._number_of("submit_s", least=0.0)
+        job_id, slots = self._text("job_id"), self._count("slots", least=1, most=MOST_SLOTS)
+        submit_s = self._submission()
         return TraceJob(
             job_id=job_id if job_id else self._wrong("job_id", "must not be empty"),
             submit_s=submit_s,
-            duration_s=self._number_of("duration_s", least=0.0),
+            duration_s=self._duration(),
             slots=slots,
             group=self._text("group"),
             priority=self._count("priority", least=1, most=99) if self._text("priority") else None,
@@ -126,6 +146,28 @@ class _Row:
 
     def _text(self, column: str) -> str:
         return (self._row.get(column) or "").strip()
+
+    def _submission(self) -> float:
+        if _DATE.search(self._text("submit_s")):
+            self._wrong("submit_s", "must be seconds from the trace's beginning, not a date or a time of day")
+        value = self._number_of("submit_s", least=0.0)
+        if value > LATEST_S:
+            self._wrong(
+                "submit_s",
+                "must be seconds from the trace's beginning, ten years of them at most; of an absolute time subtract that of the "
+                "first job, and of milliseconds make seconds",
+            )
+        return value
+
+    def _duration(self) -> float:
+        value = self._number_of("duration_s", least=0.0)
+        if value > LONGEST_S:
+            self._wrong(
+                "duration_s",
+                f"must be seconds of run time, a year of them ({LONGEST_S:g}) at most; an end is no duration, and milliseconds "
+                "are no seconds",
+            )
+        return value
 
     def _number_of(self, column: str, *, least: float) -> float:
         text = self._text(column)

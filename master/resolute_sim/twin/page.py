@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from resolute_provisioner.model import Cause
@@ -15,8 +15,16 @@ MEANINGS: Mapping[str, str] = {
     "cost": "what all machines cost, from launch to end",
     "cost_lower_bound": "busy slot-hours at the cheapest slot price there is: what the work itself must cost",
     "excess": "(cost − bound) / bound",
+    "cost_useful": "of the cost: slots that jobs held while they got ahead",
+    "cost_repeated": "of the cost: slots that jobs held to save, to restore, or to do again what was lost",
+    "cost_boot": "of the cost: machines that had not joined yet",
+    "cost_empty": "of the cost: machines that nothing ran on",
+    "cost_half_empty": "of the cost: free slots of machines that something ran on",
     "wait_mean_s": "mean over all jobs of the time spent waiting, after interruptions too",
+    "wait_median_s": "half of the jobs wait no longer",
+    "wait_p90_s": "90 % of the jobs wait no longer",
     "wait_p95_s": "95 % of the jobs wait no longer",
+    "wait_max_s": "no job waits longer",
     "jct_ratio": "time from submission to end, over the run time: sums over the completed jobs",
     "utilisation": "slot-seconds that jobs held, over those that were paid",
     "goodput": "slot-seconds of progress, over those that jobs held",
@@ -48,7 +56,14 @@ th, td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align:
 th:first-child, td:first-child { text-align: left; }
 td.why { text-align: left; color: #888; font-size: 13px; }
 td.digest { font-family: ui-monospace, monospace; font-size: 12px; }
-svg { width: 100%; height: auto; display: block; }
+.wide { overflow-x: auto; }
+svg { width: 100%; min-width: 620px; height: auto; display: block; }
+@media (max-width: 700px) {
+  body { margin: 1rem auto; }
+  td.why { display: none; }
+  h1, p { overflow-wrap: anywhere; }
+  h1 { font-size: 1.4rem; }
+}
 svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
 .legend span { display: inline-block; margin-right: 1.2rem; }
 .legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; vertical-align: -1px; }
@@ -73,7 +88,8 @@ def page(title: str, subtitle: str, reports: Sequence[Report]) -> str:
     for report, colour in zip(reports, _colours(reports), strict=True):
         name = html.escape(report.policy)
         parts += [
-            f"<h2>{name}: slots over time</h2><p>Paid slots as an area, slots that jobs held as a line.</p>",
+            f"<h2>{name}: slots over time</h2><p>Means of equal parts of the time as lines: paid slots in grey, slots that jobs "
+            "held in colour; the bands reach from the least to the most within each part.</p>",
             _slots(report, colour),
             f"<h2>{name}: machines</h2>{_timeline_note(report)}",
             _timeline(report, colour),
@@ -101,7 +117,7 @@ def _table(reports: Sequence[Report]) -> str:
         kind = ' class="digest"' if key == "digest" else ""
         cells = "".join(f"<td{kind}>{html.escape(_shown(value[key]))}</td>" for value in values)
         rows.append(f'<tr><td>{key}</td>{cells}<td class="why">{html.escape(meaning)}</td></tr>')
-    return f"<table>{''.join(rows)}</table>"
+    return f'<div class="wide"><table>{"".join(rows)}</table></div>'
 
 
 def _shown(value: Any) -> str:
@@ -125,7 +141,7 @@ class _Axes:
         return MARGIN + wide * x / self._x_most, HEIGHT - MARGIN - high * min(1.0, y / self._y_most)
 
     def drawn(self, inside: str) -> str:
-        lines = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+        lines = [f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
         for part in range(5):
             x, y = self._x_most * part / 4, self._y_most * part / 4
             left, bottom = self.at(x, 0.0)
@@ -140,7 +156,7 @@ class _Axes:
             f'<text x="{right:.1f}" y="{bottom + 32:.1f}" text-anchor="end">{html.escape(self._units[0])}</text>'
         )
         lines.append(f'<text x="{MARGIN - 34}" y="{MARGIN - 14}">{html.escape(self._units[1])}</text>')
-        return "".join((*lines, inside, "</svg>"))
+        return "".join((*lines, inside, "</svg></div>"))
 
 
 def _round_up(most: float) -> float:
@@ -158,18 +174,44 @@ def _tick(value: float) -> str:
 
 
 def _trade(reports: Sequence[Report]) -> str:
-    axes = _Axes(
-        1.15 * max(100.0 * report.figures.excess for report in reports),
-        1.25 * max(report.figures.wait_mean_s for report in reports),
-        "excess cost, %",
-        "mean wait, s",
-    )
+    """A policy that costs many times the others, as a static fleet does, stands at the edge with its figures: the plot is of the
+    others."""
+    costs, waits = ([value(report) for report in reports] for value in (_excess, _wait))
+    most_cost, most_wait = _scale(costs), _scale(waits)
+    axes = _Axes(1.15 * most_cost, 1.25 * most_wait, "excess cost, %", "mean wait, s")
     marks: list[str] = []
-    for report, colour in zip(reports, _colours(reports), strict=True):
-        x, y = axes.at(100.0 * report.figures.excess, report.figures.wait_mean_s)
+    for report, colour, cost, wait in zip(reports, _colours(reports), costs, waits, strict=True):
+        beyond = cost > most_cost or wait > most_wait
+        x, y = axes.at(min(cost, 1.15 * most_cost), min(wait, 1.25 * most_wait))
+        words = f"{report.policy}: {cost:,.0f} %, {wait:,.0f} s, beyond the plot" if beyond else report.policy
+        left = beyond or x > WIDTH - 3 * MARGIN
         marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>')
-        marks.append(f'<text x="{x + 8:.1f}" y="{y + 4:.1f}">{html.escape(report.policy)}</text>')
+        place = f'x="{x - 8 if left else x + 8:.1f}" y="{y + 4:.1f}" text-anchor="{"end" if left else "start"}"'
+        marks.append(f"<text {place}>{html.escape(words)}</text>")
     return axes.drawn("".join(marks))
+
+
+def _excess(report: Report) -> float:
+    return 100.0 * report.figures.excess
+
+
+def _wait(report: Report) -> float:
+    return report.figures.wait_mean_s
+
+
+FAR = 4.0
+"""What is more than so many times the next smaller value lies outside of a plot."""
+
+
+def _scale(values: Sequence[float]) -> float:
+    """The largest of the values that lie together."""
+    ordered = sorted(values)
+    most = ordered[0]
+    for value in ordered[1:]:
+        if most > 0.0 and value > FAR * most:
+            break
+        most = value
+    return most
 
 
 def _waits(reports: Sequence[Report]) -> str:
@@ -186,11 +228,15 @@ def _waits(reports: Sequence[Report]) -> str:
 def _slots(report: Report, colour: str) -> str:
     last_s = max((at for at, _ in report.paid_slots), default=1.0)
     axes = _Axes(last_s / 86_400, max((n for _, n in report.paid_slots), default=1), "days", "slots")
-    paid, busy = (_peaks(series, last_s) for series in (report.paid_slots, report.busy_slots))
-    corners = [axes.at(x / 86_400, y) for x, y in [(0.0, 0), *paid, (last_s, 0)]]
-    area = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
-    inside = f'<polygon points="{area}" fill="var(--paid)"/>'
-    return axes.drawn(inside + _line(axes, [(x / 86_400, y) for x, y in busy], colour))
+    drawn: list[str] = []
+    for series, shade in ((report.paid_slots, "#888"), (report.busy_slots, colour)):
+        parts = _parts(series, last_s)
+        upper = [(each.middle_s / 86_400, each.most) for each in parts]
+        lower = [(each.middle_s / 86_400, each.least) for each in reversed(parts)]
+        band = " ".join(f"{x:.1f},{y:.1f}" for x, y in (axes.at(x, y) for x, y in [*upper, *lower]))
+        drawn.append(f'<polygon points="{band}" fill="{shade}" fill-opacity="0.22"/>')
+        drawn.append(_line(axes, [(each.middle_s / 86_400, each.mean) for each in parts], shade))
+    return axes.drawn("".join(drawn))
 
 
 def _line(axes: _Axes, points: Sequence[tuple[float, float]], colour: str) -> str:
@@ -198,18 +244,33 @@ def _line(axes: _Axes, points: Sequence[tuple[float, float]], colour: str) -> st
     return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
 
 
-def _peaks(series: Sequence[tuple[float, int]], last_s: float) -> list[tuple[float, int]]:
-    """The most in each of `POINTS` equal parts of the time, so that no peak is lost."""
-    step_s = (last_s or 1.0) / POINTS
-    found: list[tuple[float, int]] = []
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a series of steps was in one of equal parts of the time."""
+
+    middle_s: float
+    mean: float
+    least: int
+    most: int
+
+
+PARTS = 240
+
+
+def _parts(series: Sequence[tuple[float, int]], last_s: float) -> list[Part]:
+    step_s = (last_s or 1.0) / PARTS
+    found: list[Part] = []
     now, index = 0, 0
-    for part in range(POINTS):
-        most = now
-        while index < len(series) and series[index][0] < (part + 1) * step_s:
+    for part in range(PARTS):
+        begins_s, ends_s = part * step_s, (part + 1) * step_s
+        at_s, area, least, most = begins_s, 0.0, now, now
+        while index < len(series) and series[index][0] < ends_s:
+            area, at_s = area + now * (series[index][0] - at_s), series[index][0]
             now = series[index][1]
-            most, index = max(most, now), index + 1
-        found.append((part * step_s, most))
-    return [*found, (last_s, 0)]
+            least, most, index = min(least, now), max(most, now), index + 1
+        area += now * (ends_s - at_s)
+        found.append(Part((begins_s + ends_s) / 2, area / step_s, least, most))
+    return found
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -235,7 +296,7 @@ def _timeline(report: Report, colour: str) -> str:
     last_s = max(span.ended_s for span in spans) or 1.0
     row = max(1.5, min(14.0, 700 / len(spans)))
     high = row * len(spans) + 24
-    lines = [f'<svg viewBox="0 0 {WIDTH} {high:.0f}" role="img">']
+    lines = [f'<div class="wide"><svg viewBox="0 0 {WIDTH} {high:.0f}" role="img">']
     for number, span in enumerate(spans):
         lines.extend(_bars(span, number * row, row, last_s, colour))
     for part in range(5):
@@ -244,7 +305,7 @@ def _timeline(report: Report, colour: str) -> str:
         lines.append(
             f'<text x="{x:.0f}" y="{high - 6:.0f}" text-anchor="{anchor}">day {last_s * part / 4 / 86_400:.1f}</text>'
         )
-    return "".join((*lines, "</svg>"))
+    return "".join((*lines, "</svg></div>"))
 
 
 def _bars(span: Span, top: float, row: float, last_s: float, colour: str) -> Iterator[str]:

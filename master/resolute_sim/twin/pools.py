@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -72,8 +73,27 @@ def _refuse(path: Path, given: ConfigModel, where: str, unplayed: Mapping[str, s
             raise InvalidInput(f"--pool: {path}: {where}.{name} has no effect in a simulation: {why}; remove it")
 
 
+NO_KEY_PAIR = "not-needed-by-a-simulation"
+
+
+def _with_key_pair(raw: dict[str, Any]) -> dict[str, Any]:
+    """Machines of AWS need the name of a key pair, and simulated ones do not: where none is given, any will do."""
+
+    def named(pool: Any) -> Any:
+        provider = pool.get("provider") if isinstance(pool, Mapping) else None
+        if not isinstance(provider, Mapping) or provider.get("type") != "aws" or "ssh_key_name" in provider:
+            return pool
+        return {**pool, "provider": {"ssh_key_name": NO_KEY_PAIR, **provider}}
+
+    pools = raw.get("resource_pools")
+    if isinstance(pools, list):
+        return {**raw, "resource_pools": [named(pool) for pool in pools]}
+    completed: dict[str, Any] = named(raw)
+    return completed
+
+
 def _config(path: Path) -> MasterConfig:
-    raw = read_file(path, what="--pool")
+    raw = _with_key_pair(read_file(path, what="--pool"))
     if not ("pool_name" in raw or "provider" in raw):
         return config_of_pools(path, raw)
     try:

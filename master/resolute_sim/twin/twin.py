@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -16,9 +16,10 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH, Course, Frictions, OutOfPatience, Work
+from resolute_master.foresight.course import EPOCH, Course, OutOfPatience
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.work import Frictions, Work
 from resolute_provisioner.model import Gang, Offer
 from resolute_provisioner.offers import price_order
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
@@ -52,8 +53,8 @@ class Setting:
     """Which machine is taken back when fewer can be had than there are."""
 
 
-def simulate(setting: Setting, policy: str) -> Report:
-    """Raises `InvalidInput` for a policy that is not known, for a job that the pool can never hold, and where the series of
+def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = lambda part: None) -> Report:
+    """`tell` hears which part of the jobs has ended, from 0 to 1, with each that does. Raises `InvalidInput` for a policy that is not known, for a job that the pool can never hold, and where the series of
     `capacity` never let a job get ahead."""
     pool, limited = _pool_of(setting, policy), policy in OURS
     check_jobs(pool, setting.jobs)
@@ -73,6 +74,14 @@ def simulate(setting: Setting, policy: str) -> Report:
     )
     works = [as_work(pool, number, job, limited=limited) for number, job in enumerate(setting.jobs)]
     course.submit(works)
+    ended = 0
+
+    def one_ended(work: Work) -> None:
+        nonlocal ended
+        ended += 1
+        tell(ended / len(works))
+
+    course.ended = one_ended
     try:
         course.run()
     except OutOfPatience as error:

@@ -28,11 +28,11 @@ class Patience:
         self._of_size: dict[int, float] = {}
 
     def of(self, offer_id: str, price_per_hour: float | None) -> float:
-        """Seconds that a machine of the offer may be without work at that price. One that costs nothing more, because it is paid for
-        anyway, is kept for the whole period, and so is one whose offer has left the configuration.
+        """Seconds that a machine of the offer may be without work at that price. One that costs nothing more, because it is paid
+        for anyway, is kept for the whole period, and so is one whose offer has left the configuration.
 
-        What the price allows is in whole seconds: of a fraction below a microsecond the moment at which it is over would come too early
-        to be that moment, and no other would follow.
+        What the price allows is in whole seconds: of a fraction below a microsecond the moment at which it is over would come too
+        early to be that moment, and no other would follow.
         """
         pool = self._pool
         period_s = pool.idle_timeout_s

@@ -82,7 +82,9 @@ def plan_scale(
     warm = sum(each.view.joined_at is not None for each in _without(staying, returned))
     spare = [each for each in _without(unused, returned) if each.idle and each.view.instance_id not in demand.kept]
     soon = _room_soon(pool, standings, [*terminations, *returned], packing)
-    returned += idle_ones(pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, market.patience, now)
+    returned += idle_ones(
+        pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, market.patience, now
+    )
     # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
     soon = _room_soon(pool, standings, [*terminations, *returned], packing)
     free = 0 if room_is_coming(packing.unserved, room, soon) else room
@@ -94,7 +96,14 @@ def plan_scale(
     return ScalePlan(
         launches=(*launches, *floor, *move.launches),
         terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
-        revisit_at=_revisit_at(pool, standings, market, (move.revisit_at, patient_until), bool(packing.unserved or floor_notes or asking), now),
+        revisit_at=_revisit_at(
+            pool,
+            standings,
+            market,
+            (move.revisit_at, patient_until),
+            bool(packing.unserved or floor_notes or asking),
+            now,
+        ),
         notes=(
             *notes.for_pool(pool, standings, market.blocks),
             *floor_notes,

@@ -5,8 +5,8 @@ Run times are heavy-tailed, so that what has run for long is expected to run for
     boot / (a + boot + SCALE_S)
 
 is expected to end within a boot (the survival function of a Lomax distribution with shape 1). In a pool with much short work these
-are many slots, and each machine that is bought for work which they will serve is bought for nothing. So waiting work of one slot counts
-on them, but for half a boot at most: then a machine is bought for it all the same.
+are many slots, and each machine that is bought for work which they will serve is bought for nothing. So waiting work of one slot
+counts on them, but for half a boot at most: then a machine is bought for it all the same.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from resolute_provisioner.model import Gang, Market, PoolScaling
 from resolute_provisioner.planning.shelves import Machine
 from resolute_provisioner.planning.standing import Standing, seconds_between
 
-SCALE_S = 600.0
-"""The median of what has just begun: before anything is known of a job, it is as likely shorter as longer."""
+SCALE_S = 300.0
+"""What has just begun is as likely to be shorter than this as longer: half of the work of a cluster is over within minutes."""
 LONGEST_WAIT = 0.5
 """So much of a boot a gang may count on slots that others will free."""
 AFTER_BOUGHT = 3

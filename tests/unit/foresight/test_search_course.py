@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from resolute_master.foresight.course import EPOCH, Frictions
+from resolute_master.foresight.course import EPOCH
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.search_course import SearchCourse
+from resolute_master.foresight.work import Frictions
 from resolute_master.searcher.methods import make
 from support.pools import a_job, a_policy, elastic, waiting
 

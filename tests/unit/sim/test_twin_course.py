@@ -14,9 +14,10 @@ import pytest
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import Frictions, OutOfPatience
+from resolute_master.foresight.course import OutOfPatience
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import Decision
+from resolute_master.foresight.work import Frictions
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace
 from resolute_sim.twin.figures import Report
