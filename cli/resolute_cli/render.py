@@ -254,7 +254,7 @@ class Renderer:
 
     @contextmanager
     def progress(self, description: str, *, counted: bool = False) -> Iterator[Callable[[int, int], None] | None]:
-        """A bar for bytes that move, or for things that are `counted`, on a terminal; yields who wants to hear of (done, in all)."""
+        """A bar for bytes that move, or for things that are `counted`, on a terminal; yields what is to be told (done, in all)."""
         if self.format is not None or not self._is_terminal(self.err):
             yield None
             return

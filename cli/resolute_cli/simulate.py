@@ -162,7 +162,7 @@ def _request(module: ModuleType, args: argparse.Namespace) -> Request:
     for flag in ("boot", "notice", "restart", "save"):
         if getattr(args, flag) > LONGEST_S:
             raise UsageError(
-                f"--{flag}: must be seconds, {LONGEST_S:g} (a day) at most, and is {getattr(args, flag):g}; milliseconds are no seconds"
+                f"--{flag}: must be seconds, {LONGEST_S:g} (a day) at most, and is {getattr(args, flag):g}; convert it"
             )
     if args.checkpoint_every <= 0:
         raise UsageError("--checkpoint-every: must be above 0")

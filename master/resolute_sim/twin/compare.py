@@ -76,8 +76,8 @@ def compare(
     tell: Callable[[str], None] = lambda line: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Report, ...]:
-    """One report a policy, in the order given. `tell` gets a line when a policy begins and one when it has ended, `progress` how many
-    jobs have ended of how many, over all policies."""
+    """One report a policy, in the order given. `tell` gets a line when a policy begins and one when it has ended, `progress`
+    how many jobs have ended of how many, over all policies."""
     if len(policies) == 1 or processes <= 1:
         return tuple(_one_after_another(setting, policies, tell, progress))
     reports: dict[str, Report] = {}

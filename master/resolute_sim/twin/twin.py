@@ -54,8 +54,11 @@ class Setting:
 
 
 def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = lambda part: None) -> Report:
-    """`tell` hears which part of the jobs has ended, from 0 to 1, with each that does. Raises `InvalidInput` for a policy that is not known, for a job that the pool can never hold, and where the series of
-    `capacity` never let a job get ahead."""
+    """`tell` hears which part of the jobs has ended, from 0 to 1, with each that does.
+
+    Raises `InvalidInput` for a policy that is not known, for a job that the pool can never hold, and where the series of
+    `capacity` never let a job get ahead.
+    """
     pool, limited = _pool_of(setting, policy), policy in OURS
     check_jobs(pool, setting.jobs)
     # All offers, whatever the policy knows of them: the lower bound of the cost is the same for all policies.

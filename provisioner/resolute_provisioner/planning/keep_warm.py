@@ -1,7 +1,8 @@
 """How long a machine without work is kept. Pure.
 
 Ending a machine too early costs the next work a boot; keeping it costs its price. So a pool learns from its own gaps (`gaps`) how
-long machines of a size are worth keeping, up to its idle period; one that shall not learn keeps each for the whole period. With
+long machines of a size are worth keeping, up to its idle period; where they work for hours at a time, `WARM_SHARE` of that is kept
+warm in any case, because nobody would see it in the bill. A pool that shall not learn keeps each for the whole period. With
 `max_idle_cost` each may idle until its idle time has cost so much, however soon work is expected: cheap machines longer than dear
 ones.
 """
@@ -15,6 +16,8 @@ from resolute_provisioner import gaps
 from resolute_provisioner.model import OfferBelief, PoolScaling
 from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
 
+WARM_SHARE = 0.02
+"""Of the time that machines live: what they may idle, and what a boot may take, before it matters beside the work."""
 SHORTEST_S = 15.0
 """Never shorter: what ends is followed within seconds by what comes next of it."""
 
@@ -51,6 +54,16 @@ class Patience:
             return False
         return self._boot_s(slots) - booting_s > min(self._pool.idle_timeout_s, self._learnt_s(slots))
 
+    def boots_are_cheap(self, slots: int) -> bool:
+        """Whether machines of the size live so long that a boot more or less is nothing."""
+        return WARM_SHARE * self._life_s(slots) >= self._boot_s(slots)
+
+    def _life_s(self, slots: int) -> float:
+        """How long a machine of the size is there, on average; 0 before any has ended."""
+        seen = [belief.seen for belief in self._known(slots)]
+        joins = sum(each.joins for each in seen)
+        return 3600.0 * sum(each.exposure_h for each in seen) / joins if joins > 0.0 else 0.0
+
     def _known(self, slots: int) -> list[OfferBelief]:
         return [
             belief
@@ -67,5 +80,6 @@ class Patience:
         if slots not in self._of_size:
             seen = gaps.together(belief.gaps for belief in self._known(slots))
             found = gaps.patience_s(seen, self._boot_s(slots))
-            self._of_size[slots] = max(SHORTEST_S, found)
+            # In whole seconds, for the same reason as above.
+            self._of_size[slots] = max(SHORTEST_S, found, float(round(WARM_SHARE * self._life_s(slots))))
         return self._of_size[slots]

@@ -204,8 +204,11 @@ def _packed(
     """And until when some gang counts on slots that other work will free."""
     if not gangs:
         return Packing(on_machines={}, bought=(), unserved=()), None  # nothing waits at most times
-    boot_s = market.usable[0].join_time_s if market.usable else 0.0
-    soon = soon_free.soon_free(pool, staying, boot_s, now)
+    best = market.usable[0] if market.usable else None
+    boot_s = best.join_time_s if best is not None else 0.0
+    # Where machines live for hours, one that was bought for nothing costs less than it costs to wait.
+    waits = best is not None and pool.idle_learnt and not market.patience.boots_are_cheap(best.offer.slots)
+    soon = soon_free.soon_free(pool, staying, boot_s, now) if waits else []
     gangs, patient_until = soon_free.counting_on(gangs, soon, boot_s, now)
     packing = pack(
         [*_machines(pool, staying), *soon],

@@ -1,0 +1,98 @@
+"""A mix of jobs without deadlines on a pool of spot and on demand at its defaults, beside spot only and on demand only.
+
+Judged is the cost against that of spot only plus *what outages force*: the difference of the prices for the slots that are busy, on
+demand only, while no zone has capacity. The wait is judged against that of on demand only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from benchmarks.spot_series import Region
+from benchmarks.spot_world import ON_DEMAND_PRICE, SPOT_PRICE
+from resolute.config.consolidation import ConsolidationPolicy
+from resolute.config.spot_policy import SpotFallbackPolicy
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
+from resolute_sim.twin.capacity import CapacityTrace
+from resolute_sim.twin.figures import Report
+from resolute_sim.twin.synthetic import synthetic_jobs
+from resolute_sim.twin.twin import Setting, simulate
+
+JOBS, DAYS = 1_500, 10.0
+COST, WAIT = 1.15, 1.5
+
+
+def default_scaling(name: str, offers: tuple[Offer, ...], *, max_instances: int) -> PoolScaling:
+    """What a pool has whose configuration says nothing but its offers and its maximum."""
+    moves, back = ConsolidationPolicy(), SpotFallbackPolicy()
+    return PoolScaling(
+        pool=name,
+        offers=offers,
+        max_instances=max_instances,
+        idle_learnt=True,
+        consolidation=Consolidation(margin=float(moves.margin), restart_s=moves.restart_cost),
+        spot_fallback=SpotFallback(after_s=back.after, return_after_s=back.return_after),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """Of one region."""
+
+    both: Report
+    spot: Report
+    on_demand: Report
+    forced: float
+    """What outages force."""
+
+    @property
+    def cost_ratio(self) -> float:
+        return self.both.figures.cost / (self.spot.figures.cost + self.forced)
+
+    @property
+    def wait_ratio(self) -> float:
+        return self.both.figures.wait_mean_s / self.on_demand.figures.wait_mean_s
+
+
+def mix(region: Region, *, jobs: int = JOBS, days: float = DAYS, seed: int = 0) -> Mix:
+    work = tuple(replace(job, slots=1) for job in synthetic_jobs(seed, jobs=jobs, days=days))
+    spot = tuple(_offer(zone.zone, Market.SPOT, SPOT_PRICE) for zone in region.zones)
+    on_demand = _offer("on-demand", Market.ON_DEMAND, ON_DEMAND_PRICE)
+    series = tuple(
+        CapacityTrace(
+            name=zone.zone,
+            kind="availability",
+            values=tuple(float(up) for up in zone.up),
+            ends=tuple(accumulate(region.tick_s for _ in zone.up)),
+            offer_id=zone.zone,
+        )
+        for zone in region.zones
+    )
+    found = [
+        simulate(Setting(pool=_pool(offers), jobs=work, capacity=series), "resolute")
+        for offers in ((*spot, on_demand), spot, (on_demand,))
+    ]
+    return Mix(both=found[0], spot=found[1], on_demand=found[2], forced=_forced(region, found[2]))
+
+
+def _forced(region: Region, on_demand: Report) -> float:
+    none = [not any(each) for each in zip(*(zone.up for zone in region.zones), strict=True)]
+    slot_s = 0.0
+    for (at_s, slots), (until_s, _) in zip(on_demand.busy_slots, on_demand.busy_slots[1:], strict=False):
+        while at_s < until_s:
+            tick = int(at_s // region.tick_s)
+            end_s = min(until_s, (tick + 1) * region.tick_s)
+            slot_s += slots * (end_s - at_s) * none[tick % len(none)]
+            at_s = end_s
+    return slot_s / 3600.0 * (ON_DEMAND_PRICE - SPOT_PRICE)
+
+
+def _pool(offers: tuple[Offer, ...]) -> PoolPolicy:
+    return PoolPolicy(name=PoolName("mix"), scaling=default_scaling("mix", offers, max_instances=4_000))
+
+
+def _offer(name: str, market: Market, price: float) -> Offer:
+    return Offer(offer_id=name, instance_type="v100", zone=name, market=market, slots=1, price_per_hour=price)
