@@ -16,6 +16,7 @@ from resolute_master.decision.plan_pool import plan_pool
 from resolute_master.decision.view import PoolView, Progress
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
@@ -235,9 +236,10 @@ class World:
             return waits
         agent = AgentId(self.on.id)
         slots = (SlotRef(agent=agent, index=0),)
-        return placed(
+        runs = placed(
             waits, Placement(allocation=waits.id, agents=(agent,), slots=slots, reason=""), _at(self.placed_s)
         )
+        return replace(runs, saved_at=_at(self.placed_s))  # nothing is ever lost
 
     def _progress(self) -> Progress:
         """Nothing is ever lost, so that what is done is saved."""

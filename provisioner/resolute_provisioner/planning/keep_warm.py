@@ -26,7 +26,7 @@ class Patience:
     """Of the machines of a pool, at one moment."""
 
     def __init__(self, pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> None:
-        self._pool, self._beliefs = pool, beliefs
+        self.pool, self._beliefs = pool, beliefs
         self._slots = {offer.offer_id: offer.slots for offer in pool.offers}
         self._of_size: dict[int, float] = {}
 
@@ -37,7 +37,7 @@ class Patience:
         What the price allows is in whole seconds: of a fraction below a microsecond the moment at which it is over would come too
         early to be that moment, and no other would follow.
         """
-        pool = self._pool
+        pool = self.pool
         period_s = pool.idle_timeout_s
         slots = self._slots.get(offer_id)
         if pool.idle_learnt and slots is not None and price_per_hour != 0.0:
@@ -50,9 +50,9 @@ class Patience:
         """Whether a machine that has been on its way for so long will join later than an idle one would be given back. Never where
         the pool does not learn."""
         slots = self._slots.get(offer_id)
-        if not self._pool.idle_learnt or slots is None:
+        if not self.pool.idle_learnt or slots is None:
             return False
-        return self._boot_s(slots) - booting_s > min(self._pool.idle_timeout_s, self._learnt_s(slots))
+        return self._boot_s(slots) - booting_s > min(self.pool.idle_timeout_s, self._learnt_s(slots))
 
     def boots_are_cheap(self, slots: int) -> bool:
         """Whether machines of the size live so long that a boot more or less is nothing."""
@@ -67,7 +67,7 @@ class Patience:
     def _known(self, slots: int) -> list[OfferBelief]:
         return [
             belief
-            for offer in self._pool.offers
+            for offer in self.pool.offers
             if offer.slots == slots and (belief := self._beliefs.get(offer.offer_id)) is not None
         ]
 

@@ -18,7 +18,7 @@ from resolute_master.foresight.course import OutOfPatience
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import Decision
 from resolute_master.foresight.work import Frictions
-from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling
+from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.capacity import CapacityTrace
 from resolute_sim.twin.figures import Report
 from resolute_sim.twin.jobs import TraceJob
@@ -168,6 +168,24 @@ def test_work_that_the_series_never_let_get_ahead_is_told_and_not_waited_for(pol
         InvalidInput, match=rf"--policy {policy}: 1 gang\(s\) wait.*nothing has got ahead since second 0"
     ):
         _played(setting, policy)
+
+
+def test_what_never_saves_is_moved_neither_to_fewer_machines_nor_back_to_spot() -> None:
+    half_empty = (_job("short", 0.0, 600.0, 7), _job("long", 0.0, 50_000.0, 1))
+    sizes = Setting(pool=_pool(_offer(1), _offer(8), consolidation=Consolidation()), jobs=half_empty)
+    late = CapacityTrace(name="t", kind="availability", values=(0.0, 9.0), ends=(600.0, 1e9), offer_id="spot-1")
+    back = SpotFallback(return_after_s=600.0)
+    markets = Setting(
+        pool=_pool(_offer(1, Market.SPOT, 1.0), _offer(1), spot_fallback=back),
+        jobs=(_job("long", 0.0, 50_000.0),),
+        capacity=(late,),
+    )
+    for setting in (sizes, markets):
+        saving = _played(setting)
+        assert "drained" in {span.cause for span in saving.spans} and saving.figures.lost_slot_s > 0.0
+        never = _played(replace(setting, frictions=Frictions(checkpoint_every_s=1e9)))
+        assert "drained" not in {span.cause for span in never.spans}
+        assert never.figures.lost_slot_s == 0.0 and never.figures.goodput == 1.0
 
 
 def test_consolidation_moves_what_is_left_onto_a_machine_of_its_size() -> None:
