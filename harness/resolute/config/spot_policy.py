@@ -9,6 +9,8 @@ from resolute.config.durations import Duration, PositiveDuration
 class SpotFallbackPolicy(ConfigModel):
     """Of a pool with offers on both markets. Work with `resources.deadline` follows its deadline instead."""
 
+    keeps_null = frozenset({"return_after"})
+
     after: Duration = 0.0
     """Time that work waits for a spot machine before it accepts one on demand."""
     return_after: PositiveDuration | None = 600.0

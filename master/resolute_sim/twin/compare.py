@@ -8,11 +8,12 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput
+from resolute_master.domain.copies import replace
 from resolute_master.foresight.work import Frictions
 from resolute_sim.twin.capacity import read_capacity
 from resolute_sim.twin.figures import Report

@@ -6,11 +6,12 @@ import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput
+from resolute_master.domain.copies import replace
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "slots", "group")
 OPTIONAL = (

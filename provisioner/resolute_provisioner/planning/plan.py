@@ -93,25 +93,27 @@ def plan_scale(
     rest = _without(staying, returned)
     waiting = demand.kept or any(_may_be_served(pool, standings, gang) for gang in gangs)
     move = Move() if waiting else _move(pool, standings, rest, market, room - len(floor), now)
+    wanting = bool(packing.unserved or floor_notes or asking)
     return ScalePlan(
         launches=(*launches, *floor, *move.launches),
         terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
-        revisit_at=_revisit_at(
-            pool,
-            standings,
-            market,
-            (move.revisit_at, patient_until),
-            bool(packing.unserved or floor_notes or asking),
-            now,
-        ),
+        revisit_at=_revisit_at(pool, standings, market, (move.revisit_at, patient_until), wanting, now),
         notes=(
             *notes.for_pool(pool, standings, market.blocks),
             *floor_notes,
             *asking,
-            *notes.for_waiting(packing, {each.view.instance_id: each.view for each in staying}, now),
-            *notes.for_unserved(pool, packing.unserved, market.all_blocks, pool.max_instances - room),
+            *_for_work(pool, staying, packing, market, room, now),
         ),
     )
+
+
+def _for_work(
+    pool: PoolScaling, staying: Sequence[Standing], packing: Packing, market: _Market, room: int, now: datetime
+) -> list[Note]:
+    return [
+        *notes.for_waiting(packing, {each.view.instance_id: each.view for each in staying}, now),
+        *notes.for_unserved(pool, packing.unserved, market.all_blocks, pool.max_instances - room),
+    ]
 
 
 def _may_be_served(pool: PoolScaling, standings: Sequence[Standing], gang: Gang) -> bool:

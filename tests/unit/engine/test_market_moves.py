@@ -137,6 +137,9 @@ async def test_work_on_demand_returns_to_spot_when_a_machine_of_it_is_there(clou
     await cloud.later(100)
     await cloud.trains(11)  # 10 s a step: 9,890 s are left, and 100 hours
     await cloud.later(SETTLE_S)
+    assert set(cloud.asked()) == {"firm"}, "what has saved nothing in this run is not moved to save money"
+    assert "until it has committed a checkpoint" in cloud.why()
+    await saved(cloud, 11)
     assert cloud.asked()["spot"].gangs == (f"{MOVE_PREFIX}{allocation(cloud).id}",)
     assert allocation(cloud).preempt is None, "it goes on until the new machine is there"
 
@@ -163,6 +166,7 @@ async def test_a_refused_return_costs_nothing(cloud: Cloud) -> None:
     (container,) = firm.containers()
     await firm.report(container, ContainerState.RUNNING)
     await cloud.trains(1)
+    await saved(cloud, 1)
     await cloud.later(SETTLE_S)
     await cloud.trains(61)
     await cloud.later(1)
@@ -196,6 +200,7 @@ async def test_a_machine_that_is_taken_away_on_the_way_to_spot_changes_nothing_f
     (container,) = firm.containers()
     await firm.report(container, ContainerState.RUNNING)
     await cloud.trains(1)
+    await saved(cloud, 1)
     await cloud.later(SETTLE_S)
     await cloud.trains(61)
     await cloud.later(1)
@@ -311,7 +316,7 @@ def allocation(cloud: Cloud) -> Allocation:
 async def saved(cloud: Cloud, steps: int) -> None:
     await cloud.engine.submit(
         ReportCheckpoint(
-            uuid="00000000-0000-4000-8000-000000000001",
+            uuid=f"00000000-0000-4000-8000-{steps:012d}",
             allocation=allocation(cloud).id,
             steps_completed=steps,
             resources={},

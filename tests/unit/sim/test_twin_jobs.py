@@ -55,7 +55,7 @@ def test_a_job_may_have_a_deadline_a_workspace_and_a_limit(tmp_path: Path) -> No
             "row 3, column duration_s: must be a number that is at least 0, and is '-5'",
         ),
         (HEAD + "1,0,nan,1,a\n", "column duration_s"),
-        (HEAD + "1,0,5,0,a\n", "column slots: must be a whole number, at least 1, and is '0'"),
+        (HEAD + "1,0,5,0,a\n", "column slots: must be a whole number, 1 to 100000, and is '0'"),
         (HEAD + "1,0,5,1.5,a\n", "column slots"),
         (HEAD + ",0,5,1,a\n", "column job_id: must not be empty"),
         (HEAD + "1,0,5,1,a\n1,0,5,1,a\n", "row 3, column job_id: '1' is there twice"),

@@ -79,6 +79,7 @@ class ProviderBase(ConfigModel):
 
     on_masters_machine: ClassVar[bool] = False
     """Whether the machines see the files of the machine that the master runs on, and reach it at any address of its own."""
+    keeps_null = frozenset({"consolidation"})
 
     master_url: Annotated[Text, AfterValidator(_master_url)] = ""
     """How machines reach the master, at port 8080 unless another is written; empty takes the master's own address."""
