@@ -14,6 +14,7 @@ from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer
 from resolute_cli.command import Command, UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.loading import loading
+from resolute_cli.pool_savings import savings
 from resolute_cli.render import duration_text, price_text
 
 COLUMNS = ("#", "Offer", "Slots", "Price/h", "Expected/h", "Price From", "Machines", "Now", "Learnt")
@@ -42,6 +43,8 @@ def validate(cli: Invocation, args: argparse.Namespace) -> None:
     for pool in found:
         cli.render.line(f"{pool.pool}: {_summary(pool)}")
         for text in _remarks(pool):
+            cli.render.line(f"  {text}")
+        for text in savings(args.file, pool.pool, args.jobs):
             cli.render.line(f"  {text}")
     if not found:
         cli.render.line(f"{args.file} is right; no pool of it has a provider, so that nothing would be bought")
@@ -164,9 +167,16 @@ OFFERS = Command(
     formats=("json", "csv"),
 )
 
-VALIDATE = Command(
-    name="validate",
-    help="check the pools of a file",
-    run=validate,
-    arguments=lambda parser: parser.add_argument("file", type=Path, metavar="FILE", help="the file"),
-)
+
+def _validate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="the file")
+    parser.add_argument(
+        "--jobs",
+        type=Path,
+        metavar="JOBS.csv",
+        help="the past jobs of the pool, as for 'det simulate': by them it is judged what other machine types or settings would "
+        "save; without, pools of one machine type are judged by a sample",
+    )
+
+
+VALIDATE = Command(name="validate", help="check the pools of a file", run=validate, arguments=_validate_arguments)

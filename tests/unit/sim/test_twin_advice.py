@@ -1,0 +1,102 @@
+"""What other machine types and settings would save, by playing jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resolute.errors import InvalidInput
+from resolute_cli.main import main
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_provisioner.catalogue import shipped
+from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
+from resolute_sim.twin.advice import advise, changes, other_sizes
+from resolute_sim.twin.jobs import TraceJob
+
+LARGE = Offer(
+    offer_id="aws/us-east-1a/g5.48xlarge/on_demand",
+    instance_type="g5.48xlarge",
+    zone="us-east-1a",
+    region="us-east-1",
+    market=Market.ON_DEMAND,
+    slots=8,
+    price_per_hour=16.288,
+)
+SCALING = PoolScaling(pool="p", offers=(LARGE,), max_instances=4, consolidation=Consolidation())
+SMALL_JOBS = tuple(
+    TraceJob(job_id=f"j{n}", submit_s=3000.0 * n, duration_s=2000.0, slots=1, group="g") for n in range(20)
+)
+
+
+def policy(scaling: PoolScaling) -> PoolPolicy:
+    return PoolPolicy(name=PoolName("p"), scaling=scaling)
+
+
+def test_smaller_machines_of_the_family_save_what_single_slots_leave_empty() -> None:
+    found = advise(policy(SCALING), SMALL_JOBS, shipped("aws"))
+    first = found.savings[0]
+    assert first.key == "offers" and "g5.xlarge" in first.value and "max_instances: 32" in first.value
+    assert 0.5 < first.share < 1.0
+    assert first.saves_a_month == pytest.approx(first.share * found.cost_a_month)
+    assert abs(first.wait_more_s) < 180.0
+    assert {each.key for each in found.savings} == {"offers", "max_idle_agent_period"}
+
+
+def test_other_sizes_are_of_the_family_and_cost_something() -> None:
+    found = other_sizes(SCALING, shipped("aws"))
+    assert [(offer.instance_type, offer.slots) for offer in found] == [("g5.xlarge", 1), ("g5.12xlarge", 4)]
+    assert {offer.offer_id for offer in found} == {
+        "aws/us-east-1a/g5.xlarge/on_demand",
+        "aws/us-east-1a/g5.12xlarge/on_demand",
+    }
+    several = replace(SCALING, offers=(LARGE, found[0]))
+    assert other_sizes(several, shipped("aws")) == ()
+
+
+def test_only_what_the_pool_does_not_have_yet_is_tried() -> None:
+    spot = replace(LARGE, offer_id="s", market=Market.SPOT)
+    bare = PoolScaling(pool="p", offers=(LARGE, spot), min_instances=1, max_idle_cost=1.0)
+    keys = [each.key for each in changes(bare, shipped("local"))]
+    assert keys == [
+        "consolidation",
+        "max_idle_agent_period",
+        "spot_fallback.return_after",
+        "min_instances",
+        "max_idle_cost",
+    ]
+    ours = replace(SCALING, idle_learnt=True, spot_fallback=SpotFallback(return_after_s=600.0), offers=(LARGE, spot))
+    assert list(changes(ours, shipped("local"))) == []
+
+
+def test_a_pool_without_prices_is_refused() -> None:
+    unknown = replace(SCALING, offers=(replace(LARGE, price_per_hour=None),))
+    with pytest.raises(InvalidInput, match="no price of its offers is known"):
+        advise(policy(unknown), SMALL_JOBS)
+
+
+POOL = """
+pool_name: old
+provider:
+  type: aws
+  region: us-east-1
+  image_id: ami-0abc0abc
+  ssh_key_name: k
+  instance_type: g5.48xlarge
+  max_instances: 4
+  network_interface: {subnet_id: subnet-0abc0abc, security_group_id: sg-0abc0abc}
+"""
+
+
+def test_validate_says_what_other_types_would_save_by_the_past_of_the_pool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pool.yaml").write_text(POOL)
+    rows = "".join(f"{job.job_id},{job.submit_s},{job.duration_s},1,g\n" for job in SMALL_JOBS)
+    (tmp_path / "jobs.csv").write_text("job_id,submit_s,duration_s,slots,group\n" + rows)
+    assert main(["pool", "validate", str(tmp_path / "pool.yaml"), "--jobs", str(tmp_path / "jobs.csv")]) == 0
+    told = capsys.readouterr().out
+    assert "By a simulation of the 20 jobs of" in told
+    assert "offers: instance_types: [g5.12xlarge, g5.48xlarge, g5.xlarge], and max_instances: 32 saves" in told
