@@ -93,17 +93,13 @@ def plan_scale(
     rest = _without(staying, returned)
     waiting = demand.kept or any(_may_be_served(pool, standings, gang) for gang in gangs)
     move = Move() if waiting else _move(pool, standings, rest, market, room - len(floor), now)
+    about_work = _for_work(pool, staying, packing, market, room, now)
     wanting = bool(packing.unserved or floor_notes or asking)
     return ScalePlan(
         launches=(*launches, *floor, *move.launches),
         terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
         revisit_at=_revisit_at(pool, standings, market, (move.revisit_at, patient_until), wanting, now),
-        notes=(
-            *notes.for_pool(pool, standings, market.blocks),
-            *floor_notes,
-            *asking,
-            *_for_work(pool, staying, packing, market, room, now),
-        ),
+        notes=(*notes.for_pool(pool, standings, market.blocks), *floor_notes, *asking, *about_work),
     )
 
 

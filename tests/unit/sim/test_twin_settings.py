@@ -52,6 +52,8 @@ NOT_READ = {
     "provider.agent_reconnect_attempts",
     "provider.agent_reconnect_backoff",
     "provider.master_timeout",
+    "provider.slot_type",
+    "provider.visible_gpus",
     "provider.container_runtime",
     "provider.docker_host",
 }
