@@ -14,7 +14,7 @@ from random import Random
 
 from resolute_sim.twin.jobs import TraceJob
 
-JOBS, DAYS = 10_000, 14.0
+JOBS, DAYS = 9_000, 3.0
 MEDIAN_S, DEVIATION = 540.0, 1.0
 """Of the run times: the median, and the deviation of the logarithm."""
 LONGEST_S, SHORTEST_S = 86_400.0, 10.0
@@ -91,7 +91,30 @@ def clairvoyant(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) 
     return best
 
 
-def _with_patience(jobs: Sequence[TraceJob], boot_s: float, patience_s: float) -> Clairvoyant:
+KEPT_S = (15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 2400.0)
+PATIENCE = (0.0, 0.1, 0.25, 0.5, 1.0)
+"""Of a boot."""
+
+
+def knows_every_gap(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) -> Clairvoyant:
+    """As `clairvoyant`, but jobs that need a new machine wait for its boot, as ours do.
+
+    It knows how long each gap is, and when what runs will end. A slot is kept if its gap is not longer than a period, and a job
+    waits for a slot that becomes free within a part of a boot. Of all periods and parts whose mean wait is not above
+    `wait_mean_s`, the cheapest is taken.
+    """
+    found = [
+        _with_patience(jobs, boot_s, part * boot_s, kept_s=kept_s, ahead=False)
+        for kept_s in KEPT_S
+        for part in PATIENCE
+    ]
+    fitting = [each for each in found if each.wait_mean_s <= wait_mean_s]
+    return min(fitting, key=lambda each: each.excess) if fitting else min(found, key=lambda each: each.wait_mean_s)
+
+
+def _with_patience(
+    jobs: Sequence[TraceJob], boot_s: float, patience_s: float, *, kept_s: float | None = None, ahead: bool = True
+) -> Clairvoyant:
     free: list[float] = []
     """When the slots that are not taken are free, sorted."""
     extra_s = waited_s = work_s = 0.0
@@ -99,13 +122,13 @@ def _with_patience(jobs: Sequence[TraceJob], boot_s: float, patience_s: float) -
     for job in jobs:
         at_s = job.submit_s
         work_s += job.duration_s * job.slots
-        free = free[bisect_left(free, at_s - boot_s) :]
-        start_s = at_s
+        free = free[bisect_left(free, at_s - (boot_s if kept_s is None else kept_s)) :]
         # A gang takes all of its slots at once: each waits for the last of them.
         taken = [slot for slot in free if slot <= at_s + patience_s]
         ready = bisect_left(taken, at_s + 1e-9)
         chosen = [*reversed(taken[:ready]), *taken[ready:]][: job.slots]
-        start_s = max([at_s, *chosen])
+        boots = not ahead and len(chosen) < job.slots
+        start_s = max([at_s + boot_s * boots, *chosen])
         for slot in chosen:
             free.remove(slot)
         extra_s += sum(start_s - slot for slot in chosen) + boot_s * (job.slots - len(chosen))

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.bursts import bursty_jobs, clairvoyant, knows_every_gap
 from benchmarks.report import Row, Spread, Target
-from benchmarks.traces import SIZES, SLOT_HOUR, jobs_between, trace_name, trace_pool
+from benchmarks.spot_mix import default_scaling
+from benchmarks.traces import SIZES, SLOT_HOUR, SLOTS_CAP, jobs_between, trace_name, trace_pool
+from resolute_master.domain.pool import PoolPolicy
 from resolute_provisioner.model import Consolidation
 from resolute_sim.twin.compare import compare
 from resolute_sim.twin.figures import Figures
-from resolute_sim.twin.twin import Setting, simulate
+from resolute_sim.twin.twin import DEFAULT_BOOT_S, Setting, simulate
 
 DAYS, MONTH = 20, 30
 PLOT = Path(__file__).resolve().parents[1] / "docs" / "twin.svg"
@@ -28,6 +31,8 @@ NEAR_EXCESS, NEAR_WAIT_S = 0.03, 8.0
 BETTER = 0.90
 """In one of the two figures at most so much of `packing`, and in neither more than it."""
 MONTH_S = 60.0
+WHOLE_DAYS, EXCESS, WAIT_S, BEYOND_CLAIRVOYANT = 75, 0.03, 150.0, 1.25
+"""Of pools at their defaults."""
 DEAR_8 = {size: SLOT_HOUR * size for size in SIZES[:-1]} | {8: 6.5 * SLOT_HOUR}
 
 
@@ -68,6 +73,8 @@ def main() -> list[Row]:
         *_judged("linear", ours[OURS], rivals["packing"]),
         *_figures("size 8 at 6.5", {**dear_rivals, OURS.words: dear}),
         *_judged("size 8 at 6.5", dear, dear_rivals["packing"]),
+        *_defaults(),
+        *_bursts(),
         _month(),
     ]
 
@@ -146,6 +153,61 @@ def _judged(run: str, ours: Figures, packing: Figures) -> list[Row]:
             subject=Spread.one(min(excess, wait), "of packing"),
             result=min(excess, wait),
             target=Target(at_most=BETTER),
+        ),
+    ]
+
+
+def _default_pool() -> PoolPolicy:
+    """What a pool has whose configuration says nothing but its offers and its maximum."""
+    pool = trace_pool()
+    assert pool.scaling is not None
+    return replace(pool, scaling=default_scaling("trace", pool.scaling.offers, max_instances=SLOTS_CAP))
+
+
+def _defaults() -> list[Row]:
+    """On the whole trace, with nothing set."""
+    figures = simulate(Setting(pool=_default_pool(), jobs=jobs_between(0, WHOLE_DAYS)), "resolute").figures
+    return [
+        Row(
+            name="defaults: excess cost",
+            subject=Spread.one(figures.excess, "of the bound"),
+            result=figures.excess,
+            target=Target(at_most=EXCESS),
+            notes=f"{trace_name()}, whole; {figures.launches} launches",
+        ),
+        Row(
+            name="defaults: mean wait",
+            subject=Spread.one(figures.wait_mean_s, "s"),
+            result=figures.wait_mean_s,
+            unit="s",
+            target=Target(at_most=WAIT_S),
+        ),
+    ]
+
+
+def _bursts() -> list[Row]:
+    """Short single-slot work, beside what it would cost somebody who knows every gap and lets work wait as long."""
+    jobs = bursty_jobs(0)
+    figures = simulate(Setting(pool=_default_pool(), jobs=jobs), "resolute").figures
+    knowing = knows_every_gap(jobs, boot_s=DEFAULT_BOOT_S, wait_mean_s=figures.wait_mean_s)
+    ahead = clairvoyant(jobs, boot_s=DEFAULT_BOOT_S, wait_mean_s=figures.wait_mean_s)
+    words = f"mean wait {figures.wait_mean_s:.0f} s; {figures.launches} launches; {len(jobs)} jobs made from a seed"
+    return [
+        Row(
+            name="defaults, short work in bursts: excess cost",
+            subject=Spread.one(figures.excess, "of the work"),
+            bound_name="knows every gap, same boots and wait",
+            bound=Spread.one(knowing.excess, "of the work"),
+            result=figures.excess / knowing.excess,
+            target=Target(at_most=BEYOND_CLAIRVOYANT),
+            notes=words,
+        ),
+        Row(
+            name="defaults, short work in bursts: beside one that also boots ahead of each submission",
+            subject=Spread.one(figures.excess, "of the work"),
+            bound_name="knows every submission",
+            bound=Spread.one(ahead.excess, "of the work"),
+            result=figures.excess / ahead.excess,
         ),
     ]
 

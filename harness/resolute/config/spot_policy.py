@@ -14,4 +14,4 @@ class SpotFallbackPolicy(ConfigModel):
     after: Duration = 0.0
     """Time that work waits for a spot machine before it accepts one on demand."""
     return_after: PositiveDuration | None = 600.0
-    """Time on demand after which work that has a checkpoint of this run moves back to spot if available; null keeps it on demand."""
+    """Time on demand after which work with a checkpoint of this run moves back to spot if available; null keeps it on demand."""
