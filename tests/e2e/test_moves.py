@@ -52,10 +52,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, every_new_db: NewDb) -> It
     assert cluster.left_over() == []
 
 
-def submit(cluster: LiveCluster, pool: str, *, moves: int, **resources: Any) -> Experiment:
-    """A trial that waits to be moved so many times, and saves nothing before it is asked to leave."""
+def submit(cluster: LiveCluster, pool: str, *, moves: int, saves: bool = True, **resources: Any) -> Experiment:
+    """A trial that waits to be moved so many times. Only what has saved is moved to save money."""
     stage = f"report {STAGE} every 0.02s"
-    script = [stage, *["wait for preemption", stage] * moves]
+    script = [stage, *[*["checkpoint"] * saves, "wait for preemption", stage] * moves]
     hparams = {"script": script, "diary": f"{cluster.diary}/"}
     return cluster.submit(hparams, resources={"slots_per_trial": 1, "resource_pool": pool, **resources})
 
@@ -170,7 +170,7 @@ def test_work_whose_deadline_leaves_no_time_for_spot_goes_on_demand(cluster: Liv
 def test_a_max_cost_lands_with_a_checkpoint_and_is_not_overspent(cluster: LiveCluster) -> None:
     # A minute is held back for the first save: 0.02, for an operator's own price does not rise. The rest pays for 12 s.
     most = 0.024
-    experiment = submit(cluster, "dear", moves=1, max_cost=most)
+    experiment = submit(cluster, "dear", moves=1, saves=False, max_cost=most)
     until("it is paused", lambda: cluster.client.experiments.get(experiment.id).experiment.state.name == "PAUSED")
     until("the pool is empty", lambda: ended(cluster, "dear"))
     (attempt,) = attempts(experiment)
