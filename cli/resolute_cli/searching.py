@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from resolute.errors import FailedPrecondition
+from resolute_cli.configuration_files import configuration_text
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import percent_text
 
@@ -129,7 +130,6 @@ def _length(name: str | None, value: int | None) -> str:
 def preview_search(cli: Invocation, args: argparse.Namespace) -> None:
     """`det preview-search`"""
     from resolute.config.yaml_text import load_yaml
-    from resolute_cli.submission import configuration_text
 
     config = load_yaml(configuration_text(args.config_file, args.config), what=args.config_file)
     preview(cli, config, args.seconds_per_unit)

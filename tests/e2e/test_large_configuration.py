@@ -11,7 +11,7 @@ from resolute.wire.states import ExperimentState
 from support.live import LiveCluster
 
 READ = (
-    "from resolute.launch.task_info import TaskInfo, environment; import subprocess; "
+    "from resolute.task_info import TaskInfo, environment; import subprocess; "
     "trial = TaskInfo.from_env(environment()).trial; "
     "subprocess.run(['true'], check=True); "
     "print('read', len(trial.config['data']['table']), len(trial.hparams['table']))"

@@ -10,9 +10,9 @@ import yaml
 
 from resolute.wire.rest.templates import Template
 from resolute_cli.command import Command, Group
+from resolute_cli.configuration_files import configuration_text
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import Block, yaml_text
-from resolute_cli.submission import configuration_text
 
 
 def list_templates(cli: Invocation, args: argparse.Namespace) -> None:

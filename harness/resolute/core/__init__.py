@@ -10,8 +10,8 @@ from resolute.core.preempt import PreemptContext, PreemptMode
 from resolute.core.searcher import SearcherContext, SearcherMode, SearcherOperation, Unit, parse_length
 from resolute.core.session import RetryPolicy, Session, StaleRun
 from resolute.core.train import EarlyExitReason, TrainContext
-from resolute.launch.task_info import RendezvousInfo, TaskInfo, TrialInfo, environment
 from resolute.storage import CheckpointStorage, CorruptCheckpoint, StorageUnavailable
+from resolute.task_info import RendezvousInfo, TaskInfo, TrialInfo, environment
 
 __all__ = [
     "CheckpointContext",

@@ -27,7 +27,6 @@ from resolute.core.train import TrainContext
 from resolute.core.values import encodable, rfc3339
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound, ResoluteError
 from resolute.ids import IdSource
-from resolute.launch.task_info import TaskInfo
 from resolute.storage.base import CheckpointStorage, Selector, StorageUnavailable
 from resolute.storage.manifest import (
     MANIFEST_NAME,
@@ -42,6 +41,7 @@ from resolute.storage.manifest import (
     verify,
     verify_sizes,
 )
+from resolute.task_info import TaskInfo
 
 logger = logging.getLogger("resolute.core.checkpoint")
 

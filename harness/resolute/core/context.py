@@ -24,7 +24,8 @@ from resolute.core.shareable import without_secrets
 from resolute.core.train import EarlyExitReason, LocalTrain, ManagedTrain, TrainContext
 from resolute.errors import InvalidInput
 from resolute.ids import IdSource, SystemIds
-from resolute.launch.task_info import (
+from resolute.storage import CheckpointStorage, storage_from_config, storage_from_url
+from resolute.task_info import (
     LOG_FORMAT,
     SHARED_FS_MOUNT,
     ProcessPlace,
@@ -33,7 +34,6 @@ from resolute.launch.task_info import (
     environment,
     user_data_dir,
 )
-from resolute.storage import CheckpointStorage, storage_from_config, storage_from_url
 
 logger = logging.getLogger("resolute.core")
 

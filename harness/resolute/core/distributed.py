@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError, Unavailable
-from resolute.launch.task_info import ProcessPlace, TaskInfo, environment
+from resolute.task_info import ProcessPlace, TaskInfo, environment
 
 logger = logging.getLogger("resolute.core.distributed")
 

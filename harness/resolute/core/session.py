@@ -29,7 +29,7 @@ from resolute.errors import (
     Unauthenticated,
     Unavailable,
 )
-from resolute.launch.task_info import TaskInfo
+from resolute.task_info import TaskInfo
 
 logger = logging.getLogger("resolute.core.session")
 

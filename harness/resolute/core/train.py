@@ -17,7 +17,7 @@ from resolute.core.sender import PendingFlag, Report, Sender, monotonic
 from resolute.core.session import MissingAtMaster, Session
 from resolute.core.values import encodable, encodable_metrics, rfc3339
 from resolute.errors import InvalidInput
-from resolute.launch.task_info import TrialInfo
+from resolute.task_info import TrialInfo
 
 logger = logging.getLogger("resolute.core.train")
 

@@ -3,7 +3,6 @@
 Knows the task environment (variables, run directory, info files) and how processes are started in a container.
 Must not know frameworks, schedulers or clouds; the standard library only.
 
-- `task_info`         what the environment says; the only place that reads it
 - `__main__`          `python -m resolute.launch`, the command of every container
 - `handed`            what came with the order and need not be asked for
 - `gang_variables`    where the program of a container finds the others: `MASTER_ADDR`, ranks, the arguments of torchrun

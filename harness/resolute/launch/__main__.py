@@ -23,7 +23,7 @@ from resolute.errors import InvalidInput, ResoluteError
 from resolute.launch import child, chosen_python, context_dir, handed, hooks, info_files
 from resolute.launch.entrypoint import command_of, uses_released_harness
 from resolute.launch.gang_variables import gang_variables
-from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
+from resolute.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
 from resolute.wire.states import TaskType
 
 logger = logging.getLogger("resolute.launch")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from resolute.errors import InvalidInput
-from resolute.launch.task_info import TaskInfo
+from resolute.task_info import TaskInfo
 from resolute.wire.agent_link import PYTHON_VARIABLE, named_python
 
 logger = logging.getLogger(__name__)

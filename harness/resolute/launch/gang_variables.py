@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from resolute.launch.task_info import RendezvousInfo
+from resolute.task_info import RendezvousInfo
 
 DEFAULT_PORT = "29400"
 """Off a cluster; an allocation has a port of its own."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from resolute.launch.task_info import RendezvousInfo, TaskInfo
+from resolute.task_info import RendezvousInfo, TaskInfo
 from resolute.wire.agent_link import HandedFile
 
 HANDED = "handed.json"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resolute.launch.task_info import TaskInfo
+from resolute.task_info import TaskInfo
 from resolute.wire.agent_link import STARTUP_HOOK_FILE
 
 CONTEXT_HOOK = "startup-hook.sh"

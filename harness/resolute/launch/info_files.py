@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resolute.launch.task_info import RendezvousInfo, TaskInfo
+from resolute.task_info import RendezvousInfo, TaskInfo
 
 
 def cluster_info(info: TaskInfo) -> dict[str, Any]:

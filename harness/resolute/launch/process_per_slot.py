@@ -24,7 +24,7 @@ from typing import IO, Any
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.launch.child import FORWARDED, die_with_parent, exit_code_of
 from resolute.launch.gang_variables import master_variables
-from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
+from resolute.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
 
 logger = logging.getLogger("resolute.launch.process_per_slot")
 

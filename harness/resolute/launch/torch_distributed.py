@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from resolute.errors import InvalidInput, ResoluteError
 from resolute.launch import child
 from resolute.launch.gang_variables import master_variables
-from resolute.launch.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
+from resolute.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
 
 logger = logging.getLogger("resolute.launch.torch_distributed")
 

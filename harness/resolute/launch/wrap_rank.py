@@ -13,7 +13,7 @@ from typing import Any
 
 from resolute.launch.child import FORWARDED, die_with_parent, exit_code_of
 from resolute.launch.process_per_slot import copy_lines
-from resolute.launch.task_info import environment
+from resolute.task_info import environment
 
 LAST_OUTPUT_S = 1.0
 """Output of a program that has ended is waited for so long: what it left running may hold the pipe open."""

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from resolute_cli.command import UsageError
+from resolute_cli.configuration_files import configuration_text, parse_override
 from resolute_cli.main import NOUNS, build_parser, main
 from resolute_cli.nouns.user import password_weakness
-from resolute_cli.submission import configuration_text, parse_override
 
 TREE: Mapping[str, tuple[str, ...]] = {
     "agent": ("disable", "enable", "forget", "join-token", "list", "ls"),

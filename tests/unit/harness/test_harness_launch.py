@@ -16,7 +16,7 @@ from resolute.launch.context_dir import MAX_UNPACKED_BYTES, unpack
 from resolute.launch.entrypoint import command_of, uses_released_harness
 from resolute.launch.gang_variables import gang_variables
 from resolute.launch.process_per_slot import layout_of, variables_of
-from resolute.launch.task_info import ProcessPlace, RendezvousInfo, TaskInfo
+from resolute.task_info import ProcessPlace, RendezvousInfo, TaskInfo
 
 COMMAND = {
     "DET_MASTER": "http://master:8080/",
