@@ -1,9 +1,9 @@
-"""Write a software bill of materials (CycloneDX 1.6, JSON) of the wheel, or of the Python packages of an image.
+"""Write a software bill of materials (CycloneDX 1.6, JSON) of the wheel, or of the packages of an image.
 
     python scripts/sbom.py [--image NAME] [--directory dist]
 
 The wheel's bill lists what its extras install, by requirements/master.lock, with hashes. An image's bill lists what the image's
-`python3` finds installed; packages of the operating system are the business of a scanner of images.
+`python3` finds installed, and the packages of a Debian below it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
@@ -26,7 +27,7 @@ LOCK = ROOT / "requirements" / "master.lock"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write a software bill of materials.")
-    parser.add_argument("--image", metavar="NAME", help="of the Python packages of this image (needs docker)")
+    parser.add_argument("--image", metavar="NAME", help="of the packages of this image (needs docker)")
     parser.add_argument("--directory", type=Path, default=ROOT / "dist", help="where to write (default: dist)")
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
@@ -54,14 +55,35 @@ def wheel_bill(directory: Path) -> Path:
     return write(bill, directory / f"{wheel.name.removesuffix('.whl')}.cdx.json")
 
 
+LISTING = """
+import importlib.metadata, shutil, subprocess
+for name, version in sorted({(d.metadata["Name"], d.version) for d in importlib.metadata.distributions()}):
+    print(f"{name}=={version}")
+if shutil.which("dpkg-query"):
+    form = "deb ${db:Status-Status} ${Package} ${Version} ${Architecture}\\\\n"
+    print(subprocess.run(["dpkg-query", "-W", "-f", form], capture_output=True, text=True, check=True).stdout)
+"""
+"""Run by the image's own interpreter, which may have no pip."""
+
+
 def image_bill(image: str, directory: Path) -> Path:
-    """Runs the image's `python3`, without network, and writes the bill of what is installed there."""
+    """Asks the image's `python3`, without network, and writes the bill of what is installed there."""
     identity = output("docker", "image", "inspect", "--format", "{{.Id}}", image).strip()
     run = ("docker", "run", "--rm", "--network", "none", "--entrypoint", "python3", image)
-    installed = output(*run, "-m", "pip", "list", "--format", "freeze", "--disable-pip-version-check")
-    bill = json.loads(bill_of("-", given=installed))
+    lines = output(*run, "-c", LISTING).splitlines()
+    bill = json.loads(bill_of("-", given="\n".join(line for line in lines if "==" in line.split(" ")[0]) + "\n"))
     bill["metadata"]["component"] = {"type": "container", "bom-ref": "image", "name": image, "version": identity}
+    bill.setdefault("components", []).extend(
+        debian_component(line) for line in lines if line.startswith("deb installed ")
+    )
     return write(bill, directory / f"{re.sub(r'[^A-Za-z0-9._-]+', '_', image)}.cdx.json")
+
+
+def debian_component(line: str) -> dict[str, str]:
+    """From a line of the listing, `deb installed <name> <version> <architecture>`."""
+    _, _, name, version, architecture = line.split(" ")
+    purl = f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}?arch={architecture}"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
 def bill_of(*arguments: str, given: str | None = None) -> str:

@@ -57,6 +57,7 @@ PARTS: dict[str, tuple[Callable[[], bool], str]] = {
     "torch": (lambda: importlib.util.find_spec("torch") is not None, "pip install 'resolute-ml[torch]'"),
     "docker": (engine_installed, "apt-get install docker.io (and run as root)"),
     "docker-registry": (registry_installed, "apt-get install docker-registry"),
+    "compose": (lambda: shutil.which("docker-compose") is not None, "apt-get install docker-compose"),
     "promtool": (lambda: shutil.which("promtool") is not None, "apt-get install prometheus"),
     "postgres": (lambda: find_programs() is not None, "apt-get install postgresql"),
     "azurite": (lambda: azurite() is not None, "npm install --no-save --prefix . azurite@3 (needs node)"),

@@ -12,6 +12,7 @@ on it with `docker build`, as a user's would be.
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -21,9 +22,11 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ from resolute_agent.runtimes.docker_watch import ask_engine
 BASE, TASK, RELEASED = "resolute-test/base:1", "resolute-test/task:1", "resolute-test/released:1"
 SMALL = "resolute-test/small:1"
 """Without an interpreter, for what is pushed and pulled."""
+WITH_PIP, POSTGRES = "resolute-test/with-pip:1", "resolute-test/postgres:1"
 READY_S = 60.0
 PROGRAMS = """
     sh bash cat chmod cp date dd df echo env false head id ls mkdir mv readlink rm sed setsid sleep stat tail tee touch true
@@ -163,15 +167,16 @@ class DockerEngine:
             listed: list[dict[str, Any]] = client.containers(all=True, filters={"label": wanted})
         return listed
 
-    def build(self, tag: str, text: str, context: Iterable[tuple[Path, str]] = ()) -> None:
-        """`docker build` of a Dockerfile's text, with files of this machine as its context."""
+    def build(self, tag: str, text: str, context: Iterable[tuple[Path, str]] = (), *, whole: bool = False) -> None:
+        """`docker build` of a Dockerfile's text, with files of this machine as its context: all of them, or without
+        what no task needs."""
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
             info = tarfile.TarInfo("Dockerfile")
             info.size = len(text.encode())
             tar.addfile(info, io.BytesIO(text.encode()))
             for path, name in context:
-                tar.add(path, name, filter=_wanted)
+                tar.add(path, name, filter=None if whole else _wanted)
         archive.seek(0)
         with self.client() as client:
             for line in client.build(fileobj=archive, custom_context=True, tag=tag, rm=True, forcerm=True, decode=True):
@@ -216,6 +221,53 @@ def build_released(engine: DockerEngine, site_packages: Path) -> None:
     if not engine.has(RELEASED):
         text = f"FROM {BASE}\nCOPY site-packages {sysconfig.get_path('purelib', vars=INSIDE)}\n"
         engine.build(RELEASED, text, [(site_packages, "site-packages")])
+
+
+def build_with_pip(engine: DockerEngine) -> None:
+    """A base as the images of master and agent need one: with pip in the image's own interpreter."""
+    if not engine.has(WITH_PIP):
+        pip = Path(str(files("pip")))
+        engine.build(
+            WITH_PIP,
+            f"FROM {BASE}\nCOPY pip {sysconfig.get_path('purelib', vars=INSIDE)}/pip\n",
+            [(pip, "pip")],
+            whole=True,
+        )
+
+
+def build_postgres(engine: DockerEngine, programs: Path) -> None:
+    """A server from this machine's programs, in `programs`, that takes the variables of the official image."""
+    if engine.has(POSTGRES):
+        return
+    shared = Path("/usr/share/postgresql") / programs.parent.name
+    binaries = [programs / name for name in ("initdb", "postgres", "pg_isready", "psql", "pg_ctl")]
+    modules = sorted((programs.parent / "lib").rglob("*.so"))
+    linked = _libraries([str(path) for path in (*binaries, *modules)])
+    context = [(Path(os.path.realpath(each)), f"root{_merged(str(each))}") for each in (*binaries, *modules, *linked)]
+    context += [(shared, f"root{shared}")]
+    text = f"""
+        FROM {BASE}
+        COPY root /
+        RUN echo "postgres:x:999:999::/var/lib/postgresql:/bin/sh" >> /etc/passwd && echo "postgres:x:999:" >> /etc/group
+        RUN python3 -c "import os; os.makedirs('/var/lib/postgresql/data'); os.chown('/var/lib/postgresql/data', 999, 999)"
+        ENV PATH={programs}:/usr/bin PGDATA=/var/lib/postgresql/data
+        USER 999:999
+        VOLUME /var/lib/postgresql/data
+        ENTRYPOINT ["sh", "-c", {json.dumps(POSTGRES_START)}]
+    """
+    engine.build(POSTGRES, textwrap.dedent(text), context, whole=True)
+
+
+POSTGRES_START = """\
+set -e
+if [ ! -e $PGDATA/PG_VERSION ]; then
+    echo "$POSTGRES_PASSWORD" > /tmp/password
+    initdb -U "$POSTGRES_USER" --pwfile=/tmp/password --auth=scram-sha-256 --no-locale --encoding=UTF8 --no-sync
+    echo "host all all all scram-sha-256" >> $PGDATA/pg_hba.conf
+    echo "CREATE DATABASE $POSTGRES_DB" | postgres --single postgres
+fi
+exec postgres -c listen_addresses='*' -c unix_socket_directories=/tmp -c fsync=off
+"""
 
 
 INSIDE = {"base": sys.base_prefix, "platbase": sys.base_prefix}
@@ -280,9 +332,7 @@ def _libraries(binaries: list[str]) -> list[str]:
 
 def _add_file(tar: tarfile.TarFile, path: str, written: set[str]) -> None:
     """A file under its own path with `/lib` and `/bin` read as `/usr/lib` and `/usr/bin`, its links resolved."""
-    for prefix in ("/lib/", "/lib64/", "/bin/", "/sbin/"):
-        if path.startswith(prefix):
-            path = f"/usr{path}"
+    path = _merged(path)
     if path.strip("/") in written:
         return
     written.add(path.strip("/"))
@@ -295,6 +345,11 @@ def _add_file(tar: tarfile.TarFile, path: str, written: set[str]) -> None:
     info.uid = info.gid = 0
     with open(path, "rb") as file:
         tar.addfile(info, file)
+
+
+def _merged(path: str) -> str:
+    """With `/lib` and `/bin` read as `/usr/lib` and `/usr/bin`."""
+    return f"/usr{path}" if path.startswith(("/lib/", "/lib64/", "/bin/", "/sbin/")) else path
 
 
 def _add_folder(tar: tarfile.TarFile, name: str) -> None:

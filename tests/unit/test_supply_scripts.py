@@ -40,7 +40,8 @@ def test_the_bill_of_the_wheel_names_the_wheel_and_every_locked_package(tmp_path
 def test_the_bill_of_an_image_lists_what_its_python_has(tmp_path: Path) -> None:
     docker = tmp_path / "docker"
     docker.write_text(
-        '#!/bin/sh\nif [ "$1" = image ]; then echo sha256:0a1b; else printf "six==1.17.0\\ntorch==2.13.0+cpu\\n"; fi\n'
+        '#!/bin/sh\nif [ "$1" = image ]; then echo sha256:0a1b; else printf "six==1.17.0\\ntorch==2.13.0+cpu\\n'
+        'deb installed libc6 2.36-9+deb12u10 amd64\\ndeb config-files gone 1:2 all\\n"; fi\n'
     )
     docker.chmod(0o755)
     done = sbom("--directory", str(tmp_path), "--image", "team/train:1", path=f"{tmp_path}:{os.environ['PATH']}")
@@ -51,7 +52,9 @@ def test_the_bill_of_an_image_lists_what_its_python_has(tmp_path: Path) -> None:
     assert [(each["name"], each["version"]) for each in bill["components"]] == [
         ("six", "1.17.0"),
         ("torch", "2.13.0+cpu"),
+        ("libc6", "2.36-9+deb12u10"),
     ]
+    assert bill["components"][2]["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64"
 
 
 def test_an_image_that_cannot_be_read_is_an_error_with_words(tmp_path: Path) -> None:
