@@ -13,7 +13,7 @@ STORAGE ?=
 CLOUD ?=
 
 LINTERS := ruff mypy pyright imports
-.PHONY: demo quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults nightly hostile lock audit sbom clean
+.PHONY: demo quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults nightly hostile lock audit sbom images release clean
 
 demo: $(VENV)/$(if $(STORAGE)$(CLOUD),dev,demo).ready # STORAGE=s3 and CLOUD=aws or gcp need fakes of the tests
 	$(if $(CLOUD),PYTHONPATH=tests $(BIN)/python -m demo.cloud $(CLOUD),$(BIN)/python -m demo) $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
@@ -96,6 +96,12 @@ audit: $(VENV)/dev.ready # what is locked, against published vulnerabilities; as
 
 sbom: $(VENV)/dev.ready # dist/*.cdx.json of the wheel, or of an image's Python packages: IMAGE=name
 	$(BIN)/python scripts/sbom.py $(if $(IMAGE),--image $(IMAGE))
+
+images: $(VENV)/dev.ready # of master, agent and tasks, with bills in dist/; BASE=, CUDA_BASE= and WHEELHOUSE= as docs/images.md says
+	$(BIN)/python -m scripts.images $(if $(BASE),--base $(BASE)) $(if $(CUDA_BASE),--cuda-base $(CUDA_BASE)) $(if $(WHEELHOUSE),--wheelhouse $(WHEELHOUSE))
+
+release: $(VENV)/dev.ready # wheel, sdist, checksums, bill of materials and changes of this version, in dist/release
+	$(BIN)/python -m scripts.release
 
 clean:
 	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo

@@ -51,6 +51,7 @@ def wheel_bill(directory: Path) -> Path:
     wheel = max(directory.glob("resolute_ml-*.whl"), key=lambda path: path.stat().st_mtime_ns)
     bill = json.loads(bill_of(str(LOCK), "--pyproject", str(ROOT / "pyproject.toml")))
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    bill["metadata"]["component"]["version"] = wheel.name.split("-")[1]
     bill["metadata"]["component"]["hashes"] = [{"alg": "SHA-256", "content": digest}]
     return write(bill, directory / f"{wheel.name.removesuffix('.whl')}.cdx.json")
 

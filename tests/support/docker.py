@@ -242,7 +242,7 @@ def build_postgres(engine: DockerEngine, programs: Path) -> None:
     shared = Path("/usr/share/postgresql") / programs.parent.name
     binaries = [programs / name for name in ("initdb", "postgres", "pg_isready", "psql", "pg_ctl")]
     modules = sorted((programs.parent / "lib").rglob("*.so"))
-    linked = _libraries([str(path) for path in (*binaries, *modules)])
+    linked = [Path(path) for path in _libraries([str(path) for path in (*binaries, *modules)])]
     context = [(Path(os.path.realpath(each)), f"root{_merged(str(each))}") for each in (*binaries, *modules, *linked)]
     context += [(shared, f"root{shared}")]
     text = f"""

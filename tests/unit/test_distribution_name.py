@@ -72,5 +72,5 @@ def test_the_rule_knows_each_way_to_name_it() -> None:
 
 def test_the_distribution_has_the_name_that_the_code_looks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert (project["name"], project["version"]) == (DISTRIBUTION, __version__)
+    assert (project["name"], project["dynamic"]) == (DISTRIBUTION, ["version"]), "harness/resolute states the version"
     assert metadata.version(DISTRIBUTION) == __version__, "the environment is older than the name: make it anew"

@@ -152,7 +152,8 @@ def _refuse_other_versions(args: argparse.Namespace) -> None:
         )
     if args.image_repo_prefix is not None:
         raise UsageError(
-            "--image-repo-prefix: master and agent run as processes of the installed package; leave the flag out"
+            "--image-repo-prefix: master and agent run as processes of the installed package; docs/images.md shows how to run them "
+            "from images"
         )
     if args.enterprise_edition:
         raise UsageError("--enterprise-edition: there is only one edition; leave the flag out")
