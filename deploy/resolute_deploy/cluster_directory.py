@@ -15,6 +15,8 @@ from resolute_deploy.terraform import Terraform, find_terraform
 from resolute_deploy.variables import Variable, read_variables
 
 GIVEN = "variables.json"
+LOCK = ".terraform.lock.hcl"
+"""Version and checksums of the providers, shipped with a module; Terraform takes no other package."""
 SHARED = "shared"
 """Of the Terraform modules: what those of all clouds read, beside their directories."""
 
@@ -108,7 +110,11 @@ class ClusterDirectory:
         kept = dict(backend) if backend else {"local": {"path": str(self.state)}}
         (self.module / "backend.tf.json").write_text(json.dumps({"terraform": {"backend": kept}}, indent=2))
         (self.module / "terraform.tfvars.json").write_text(json.dumps(values, indent=2, sort_keys=True))
-        return find_terraform(self.module, environ)
+        terraform = find_terraform(self.module, environ)
+        locked = source / "root" / LOCK
+        if locked.exists() and terraform.program.name == "terraform":  # tofu takes its providers from another registry
+            shutil.copy(locked, self.module / LOCK)
+        return terraform
 
     def check(self, values: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         """Runs the module's checks of its variables, without a provider and without the cloud.

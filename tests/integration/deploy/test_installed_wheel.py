@@ -55,6 +55,7 @@ def test_everything_that_is_shipped_is_in_the_wheel(wheel: Path) -> None:
     assert {
         "resolute_deploy/terraform/aws/variables.tf",
         "resolute_deploy/terraform/aws/root/provider.tf",
+        "resolute_deploy/terraform/aws/root/.terraform.lock.hcl",
         "resolute_deploy/terraform/aws/modules/master/fetch.py",
         "resolute_deploy/terraform/gcp/variables.tf",
         "resolute_deploy/terraform/gcp/root/provider.tf",
