@@ -157,10 +157,10 @@ def test_a_missing_secret_is_named_and_gpus_are_an_overlay(tmp_path: Path) -> No
     command = ["docker-compose", "-f", "compose.yaml", "-f", "gpu.yaml", "config"]
     refused = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     assert refused.returncode != 0 and "write it into .env" in refused.stderr
-    filled = (place / "example.env").read_text().replace("=\n", "=secret\n")
+    filled = (place / "example.env").read_text().replace("=\n", "=hidden-value\n")
     (place / ".env").write_text(filled)
     read = yaml.safe_load(subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout)
     (device,) = read["services"]["agent"]["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
     assert read["services"]["master"]["ports"] == ["127.0.0.1:8080:8080/tcp"]
-    assert json.dumps(read).count("secret") == 5
+    assert json.dumps(read).count("hidden-value") == 5
