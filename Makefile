@@ -13,10 +13,16 @@ STORAGE ?=
 CLOUD ?=
 
 LINTERS := ruff mypy pyright imports
-.PHONY: demo quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults nightly hostile lock audit sbom images release clean
+.PHONY: demo showcase screenshots quick test web-full search lint $(LINTERS:%=lint-%) format sim bench campaign deploy-faults nightly hostile lock audit sbom images release clean
 
 demo: $(VENV)/$(if $(STORAGE)$(CLOUD),dev,demo).ready # STORAGE=s3 and CLOUD=aws or gcp need fakes of the tests
 	$(if $(CLOUD),PYTHONPATH=tests $(BIN)/python -m demo.cloud $(CLOUD),$(BIN)/python -m demo) $(if $(KEEP),--keep) $(if $(STORAGE),--storage $(STORAGE))
+
+showcase: $(VENV)/demo.ready # a populated cluster to look at: DAYS=30 takes less time to fill, PORT=8099
+	$(BIN)/python -m showcase $(if $(DAYS),--days $(DAYS)) $(if $(PORT),--port $(PORT))
+
+screenshots: $(VENV)/dev.ready # of every page of it, into docs/images; needs Chromium
+	$(BIN)/python -m showcase $(if $(DAYS),--days $(DAYS)) --pictures docs/images
 
 # A run starts hundreds of processes: each would compile all modules again.
 quick test search: export PYTHONDONTWRITEBYTECODE :=

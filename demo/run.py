@@ -61,6 +61,9 @@ class _Run:
             cluster.log_in(self._folder, running.url, password)
             self._say(f"$ det {shlex.join(story.submission())}")
             experiment = cluster.submit(self._folder, running.url)
+            self._say(
+                f"its page: {running.url}/det/experiments/{experiment} (log in as {story.USER}, password {password})"
+            )
             observer = self._companion("observer", ["demo.verify", "observe", *self._observed(running, experiment)])
             api = cluster.client(self._folder, running.url)
             last = self._watch(api, experiment)
@@ -80,7 +83,7 @@ class _Run:
                 self._say("the master has ended")
             proven = self._judge(keep)
             if keep:
-                self._say_how_to_use(running)
+                self._say_how_to_use(running, password)
             return proven
         finally:
             for companion in self._companions:
@@ -178,12 +181,14 @@ class _Run:
         self._say("every claim is proven" if proven else "NOT every claim is proven")
         return proven
 
-    def _say_how_to_use(self, running: RunningCluster) -> None:
+    def _say_how_to_use(self, running: RunningCluster, password: str) -> None:
         root = shlex.quote(str(self._folder.root))
         login = shlex.quote(str(self._folder.login))
         self._console.print(
             f"""
-The cluster is still there. To use it in another terminal:
+The cluster is still there. Its pages: {running.url}/det/ (log in as {story.USER}, password {password}); submit another
+experiment and watch its machines start, its curves grow and the queue explain itself. `make showcase` shows the same pages
+with months of work. To use the cluster in another terminal:
 
   export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH
   export DET_MASTER={running.url} DET_DEBUG_CONFIG_PATH={login}

@@ -1,4 +1,4 @@
-"""One master process over tables that outlive it: the production engine, hub and reconcilers, without HTTP."""
+"""One master process over a store that outlives it: the production engine, hub and reconcilers, without HTTP."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.provisioning import PoolLedger, about_machines
 from resolute_master.engine.reporting import Reporting
 from resolute_master.seal.join_token import JoinToken
+from resolute_master.store.base import Store
 from resolute_master.store.memory import CommitHook, MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import Cloud, CloudCapabilities, CloudInstance, Launched, LaunchRequest
@@ -125,20 +126,20 @@ class SimulatedMaster:
     def __init__(
         self,
         *,
-        tables: MemoryTables,
-        hook: CommitHook,
+        store: Store,
         clock: Clock,
         seed: int,
         pools: Mapping[PoolName, PoolPolicy],
         cloud: Cloud,
         heartbeat_s: float,
-        commit_s: Range,
         observer: Observer,
         prices: PriceSource,
         prices_asked_every_s: float | None,
+        retain_snapshots: int = WHOLE_JOURNAL,
+        **engine: Any,
     ) -> None:
-        """`prices_asked_every_s` None: nobody asks for prices."""
-        self.store = LatentStore(tables, hook=hook, rng=random.Random(seed + 1), commit_s=commit_s)
+        """`prices_asked_every_s` None: nobody asks for prices. `engine` are further settings of the engine."""
+        self.store = store
         self.engine = WatchedEngine(
             observer=observer,
             store=self.store,
@@ -146,7 +147,8 @@ class SimulatedMaster:
             ids=SeededIds(seed),
             pools=pools,
             version="simulated",
-            retain_snapshots=WHOLE_JOURNAL,
+            retain_snapshots=retain_snapshots,
+            **engine,
         )
         self.dead = asyncio.Event()
         self._pools = pools
@@ -160,8 +162,14 @@ class SimulatedMaster:
         self._rng_of_prices = random.Random(seed + 2)
         self._services: list[asyncio.Task[Any]] = []
         self._connections: dict[asyncio.Task[None], None] = {}
+        self.price_watches: list[PriceWatch] = []
         self.reporting: Reporting
         self.hub: AgentHub
+
+    @property
+    def committing(self) -> bool:
+        """In the middle of a commit the memory is not what is stored."""
+        return isinstance(self.store, LatentStore) and self.store.committing
 
     async def start(self) -> None:
         """Raises what the commit hook raises: the process dies in its first cycle."""
@@ -220,6 +228,7 @@ class SimulatedMaster:
                 clock=self._clock,
                 rng=random.Random(self._rng_of_prices.getrandbits(64)),
             )
+            self.price_watches.append(watch)
             self._services.append(asyncio.create_task(watch.run(), name=f"prices of {name}"))
 
     def _boot(self, instance: Instance) -> MachineBoot:

@@ -28,7 +28,7 @@ from resolute_provisioner.clouds.fake import FakeCloud, FakeMachine
 from resolute_sim.diary import Diary, Entry, Event, LiveTask
 from resolute_sim.link import Link
 from resolute_sim.machine import SimulatedMachine, notice_of
-from resolute_sim.master import JOIN_TOKEN, Killed, SimulatedMaster, UnansweredCloud
+from resolute_sim.master import JOIN_TOKEN, Killed, LatentStore, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
 from resolute_sim.verdict import Verdict
 from resolute_sim.weather import CALM, Weather
@@ -137,15 +137,15 @@ class World:
         while self.master is None:
             self.masters += 1
             self.tell(f"master start {self.masters}")
+            seed = self.rng.getrandbits(64)
+            commits = random.Random(seed + 1)
             master = SimulatedMaster(
-                tables=self.tables,
-                hook=self,
+                store=LatentStore(self.tables, hook=self, rng=commits, commit_s=self.weather.commit_s),
                 clock=self.clock,
-                seed=self.rng.getrandbits(64),
+                seed=seed,
                 pools=self.pools,
                 cloud=UnansweredCloud(self.cloud),
                 heartbeat_s=HEARTBEAT_S,
-                commit_s=self.weather.commit_s,
                 observer=self,
                 prices=self.cloud,
                 prices_asked_every_s=self._prices_asked_every_s,
@@ -170,7 +170,7 @@ class World:
 
     async def _replace(self, master: SimulatedMaster) -> None:
         began = self.clock.now()
-        if not master.store.committing:  # in the middle of a cycle the memory is not what is stored
+        if not master.committing:
             await self.verdict.woken(master.engine.memory, MemoryStore(self.tables))
         await master.kill()
         for link in self._links:

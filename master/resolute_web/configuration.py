@@ -44,7 +44,7 @@ def _mapping(values: Mapping[str, Any], sent: Any, depth: int) -> Iterator[Line]
             text = yaml.safe_dump(list(value), allow_unicode=True, sort_keys=True, width=1000)
             yield from (Line(f"{indent}  {each}", own) for each in text.splitlines())
         else:
-            text = yaml.safe_dump({"": value}, allow_unicode=True, width=1000).removeprefix("'':").rstrip("\n")
+            text = yaml.safe_dump({"v": value}, allow_unicode=True, width=1000).removeprefix("v:").rstrip("\n")
             first, *rest = text.split("\n")
             yield Line(f"{indent}{name}:{first}", own)
             yield from (Line(f"{indent}{each}", own) for each in rest)

@@ -23,7 +23,7 @@ PACKAGES = (
     "cli/resolute_cli",
     "deploy/resolute_deploy",
 )
-CODE = (*PACKAGES, "examples", "demo", "tests", "benchmarks", "campaign", "hostile")
+CODE = (*PACKAGES, "examples", "demo", "tests", "benchmarks", "campaign", "hostile", "showcase")
 
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 600

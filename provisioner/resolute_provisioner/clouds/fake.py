@@ -232,6 +232,7 @@ class FakeCloud:
         self._clock = clock
         self._rng = rng
         self._script: deque[ScriptedLaunch] = deque()
+        self._launched = 0
 
     # ------------------------------------------------------------------------------------------------ the port
 
@@ -364,7 +365,8 @@ class FakeCloud:
         if limit is not None and sum(each.request.offer.offer_id == offer_id for each in self.living()) >= limit:
             raise NoCapacity(f"all {limit} machines of offer {offer_id} are taken")
         now = self._clock.now()
-        provider_id = f"fake-{len(self.machines) + 1:06d}"
+        self._launched += 1
+        provider_id = f"fake-{self._launched:06d}"
         machine = FakeMachine(
             provider_id=provider_id, request=request, requested_at=now, history=[(now, Observed.PENDING)]
         )
