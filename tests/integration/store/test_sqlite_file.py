@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from resolute.errors import FailedPrecondition, Unavailable
 from resolute_master.store.base import StoreBroken
-from resolute_master.store.sql.sqlite_file import marker_of
+from resolute_master.store.sql.sqlite_file import OpenFile, marker_of
 from resolute_master.store.sql.store import SqlStore
 from support.engines import a_user, an_engine, running
 from support.stores import a_change, a_counter, a_line
@@ -103,6 +104,26 @@ async def test_the_watch_sees_nothing_wrong_in_ordinary_work(store: SqlStore) ->
     await store.commit(a_change(60, upserts=(a_counter("last"),)))
     assert not watch.done()
     watch.cancel()
+
+
+def test_a_file_that_a_reader_keeps_short_is_sound(path: Path) -> None:
+    """A checkpoint writes the header, which counts all pages, and leaves the last page, changed since, in the log."""
+    writer, reader = (sqlite3.connect(path, isolation_level=None) for _ in range(2))
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.execute("CREATE TABLE texts (text TEXT)")
+    writer.execute("PRAGMA wal_checkpoint")
+    opened = OpenFile(path)
+    opened.check()
+    writer.executemany("INSERT INTO texts VALUES (?)", [("a" * 3_000,)] * 100)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM texts").fetchone()
+    writer.execute("UPDATE texts SET text = ?", ("b" * 3_000,))
+    writer.execute("PRAGMA wal_checkpoint")
+    header, size = path.read_bytes()[:100], path.stat().st_size
+    assert size < int.from_bytes(header[16:18], "big") * int.from_bytes(header[28:32], "big")
+    opened.check()
+    reader.close()
+    writer.close()
 
 
 async def test_an_engine_stops_on_a_file_that_is_gone(path: Path) -> None:

@@ -21,7 +21,6 @@ CHECK_S = 0.3
 """The file is looked at so often, and after each write: a master that writes nothing notices within a second, too."""
 
 _MAGIC = b"SQLite format 3\x00"
-_HEADER_BYTES = 100
 _WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 _NOTE = """The database {name} beside this file holds a Resolute cluster. The master does not start while the database is missing
@@ -83,24 +82,26 @@ class OpenFile:
         self._path = path
         self._log = path.with_name(path.name + "-wal")
         self._known: dict[Path, tuple[int, int]] = {}
+        self._size = 0
+        """Bytes of the largest file that was seen: nothing here runs VACUUM, so that the file only grows."""
         self.broken = False
         """A check has failed."""
 
     def check(self) -> None:
         """Raises `StoreBroken` when a file was removed, replaced or cut off. What was written since may be lost.
 
-        For the thread that writes, between its transactions: during a checkpoint the file is incomplete.
+        The number of pages in the header is not compared with the size: a checkpoint that a reader limits writes the header and
+        leaves the last page in the log, so that the file is shorter than its header says and nothing is lost.
         """
         self._check_identity(self._path)
         if self._log in self._known or self._log.exists():
             self._check_identity(self._log)
         with self._path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
+            magic = file.read(len(_MAGIC))
             size = os.fstat(file.fileno()).st_size
-        page = int.from_bytes(header[16:18], "big")
-        pages = int.from_bytes(header[28:32], "big")
-        if header[:16] != _MAGIC or size < (65536 if page == 1 else page) * pages:
+        if magic != _MAGIC or size < self._size:
             raise self._broken(self._path, "was cut off or overwritten")
+        self._size = size
         self._check_log()
 
     def _check_log(self) -> None:
