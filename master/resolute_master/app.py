@@ -139,7 +139,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
 
 
 def _bound(config: MasterConfig) -> socket.socket:
-    """A socket that does not listen yet: who connects is refused, and tries again."""
+    """A socket that does not listen yet: connections are refused, and clients retry."""
     listener = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -458,7 +458,7 @@ def _check_machines(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -
 
 
 def _tell_of_lost_pools(engine: Engine) -> None:
-    """Jobs of a pool that the configuration no longer has wait until somebody moves them; what runs there of others ends."""
+    """Jobs of a pool that the configuration no longer has wait until a user moves them; running tasks of others end."""
     there = {(job.pool, job.id) for job in engine.state.all(Job) if not job.ended}
     there |= {(each.pool, each.job_id) for each in engine.state.all(Allocation) if not each.ended}
     lost = Counter(pool for pool, _ in there if pool not in engine.pools)

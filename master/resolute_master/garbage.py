@@ -27,8 +27,8 @@ LOOK_S = 0.02
 """Interval between checks whether a collection is due."""
 
 YOUNG, MANY_YOUNG = 500, 4_000
-"""The young objects are looked at when so many more were made than let go of, and set aside unseen when they are so many: each
-takes some microseconds. Many at once are a list of everything, which goes as it came, or work that begins, which stays."""
+"""From `YOUNG` objects made and not freed, the young generation is collected; above `MANY_YOUNG` it is frozen unseen, for a visit
+takes some microseconds. Such a number is a list of everything, which reference counting frees, or work that begins and stays."""
 
 EVERYTHING_S = 6 * 3600.0
 """Interval between full collections: one pause of some tenths of a second, for cycles that were released late."""

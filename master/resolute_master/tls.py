@@ -21,7 +21,7 @@ from resolute_master.trust import Trust
 log = logging.getLogger(__name__)
 
 LOOK_S = 60.0
-"""The files of the certificate are looked at so often: whoever renews one (certbot, say) need not start the master anew."""
+"""Interval between checks of the certificate's files: a renewal (by certbot, say) needs no restart of the master."""
 
 ENDS_SOON_S = 14 * 24 * 3600.0
 """A certificate from a file that ends so soon is spoken of in the log."""
@@ -141,7 +141,7 @@ def _no_password() -> str:
 
 
 def _certificates_of(pem: bytes) -> str:
-    """Without a key that may stand in the same file: what is handed out is public."""
+    """Without a key that the same file may hold: the result is public."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     text = pem.decode("ascii", errors="replace")
     parts = [part.split(end)[0] for part in text.split(begin)[1:]]

@@ -1,4 +1,7 @@
-"""Work for many at once, a few in each turn of the event loop, so that nobody else waits for all of it."""
+"""Work on many items, a few in each turn of the event loop.
+
+In one turn, 200 answers or 1,600 orders of agents held up every other request for up to 2 s (`docs/benchmarks.md`, "Load").
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 AT_ONCE = 16
-"""What somebody who was answered does next takes a millisecond or so."""
+"""The work that follows one answer takes about a millisecond."""
 
 
 async def a_few_at_a_time(items: Iterable[Item], do: Callable[[Item], None], *, at_once: int = AT_ONCE) -> None:
@@ -29,13 +32,13 @@ async def a_few_at_a_time(items: Iterable[Item], do: Callable[[Item], None], *, 
 
 
 LOOKED_UP_AT_ONCE = 100
-"""To look something up in the state takes some ten microseconds."""
+"""A lookup in the state takes about ten microseconds."""
 
 
 async def made_a_few_at_a_time(
     items: Iterable[Item], make: Callable[[Item], Made], *, at_once: int = LOOKED_UP_AT_ONCE
 ) -> list[Made]:
-    """What `make` makes of every item, in order. Between turns the state may change: each is of its own moment."""
+    """The results of `make`, in the order of the items. Each of its own moment: the state may change between two turns."""
     made: list[Made] = []
     for number, item in enumerate(items, 1):
         made.append(make(item))

@@ -65,7 +65,7 @@ class Barriers:
     def _leave(
         self, allocation: AllocationId, barrier: _Barrier, member: str, future: asyncio.Future[tuple[Data, ...]]
     ) -> None:
-        """A barrier that nobody waits at is forgotten."""
+        """A barrier without a waiter is removed."""
         entry = barrier.waiting.get(member)
         if entry is not None and entry[1] is future:
             del barrier.waiting[member]

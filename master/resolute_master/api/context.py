@@ -56,7 +56,7 @@ class ApiContext:
     """What the master was started with and no experiment may name: its configuration."""
     master_log: LogRing = field(default_factory=LogRing)
     exposition: Exposition | None = None
-    """Metrics for Prometheus; None where nobody measures."""
+    """Metrics for Prometheus; None where no metrics are kept."""
     swept: asyncio.Event = field(default_factory=_set_event)
     """Set when the archives of uploads that a dead master left have been removed: until then none may be added."""
     recent_code: RecentCode = field(default_factory=RecentCode)

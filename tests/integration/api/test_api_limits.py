@@ -20,7 +20,7 @@ from resolute.errors import LimitExceeded
 from resolute_master.api.app import ROUTES
 from resolute_master.api.http import limits
 from resolute_master.api.http.admission import Admission, ByteBudget
-from resolute_master.api.http.connections import Listening, Patience, allow_open_files, runner_of
+from resolute_master.api.http.connections import Listening, Timeouts, allow_open_files, runner_of
 from resolute_master.api.http.protocol import prove
 from resolute_master.api.resources.extensions import MAX_DECISIONS
 from resolute_master.domain.change import Decision
@@ -39,13 +39,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def a_server(handler: Any, *, limit: int = 100, **patience: float) -> AsyncIterator[tuple[Listening, int]]:
+async def a_server(handler: Any, *, limit: int = 100, **timeouts: float) -> AsyncIterator[tuple[Listening, int]]:
     app = web.Application()
     app.router.add_get("/", handler)
     runner = runner_of(app, stop_grace_s=0.1)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
-    listening = Listening(runner, limit=limit, patience=Patience(sweep_s=0.05, **patience))
+    listening = Listening(runner, limit=limit, timeouts=Timeouts(sweep_s=0.05, **timeouts))
     await listening.begin(listener)
     try:
         yield listening, listener.getsockname()[1]

@@ -19,7 +19,7 @@ from resolute.wire.rest.passwords import hash_password
 from resolute_master.api.http import limits
 from resolute_master.api.http.addresses import Addresses
 from resolute_master.api.http.admission import Admission
-from resolute_master.api.http.connections import Listening, Patience, runner_of
+from resolute_master.api.http.connections import Listening, Timeouts, runner_of
 from support.api import PASSWORD, World, an_api
 
 HALF = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"
@@ -133,7 +133,7 @@ async def test_when_all_connections_are_taken_the_most_crowded_address_loses_one
     runner = runner_of(app, stop_grace_s=0.1)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
-    listening = Listening(runner, limit=5, patience=Patience(sweep_s=0.05))
+    listening = Listening(runner, limit=5, timeouts=Timeouts(sweep_s=0.05))
     await listening.begin(listener)
     port = listener.getsockname()[1]
     try:

@@ -65,7 +65,7 @@ async def test_an_explanation_says_that_it_runs_elsewhere(world: World) -> None:
     shown = (await world.get(f"/api/v1/experiments/{experiment}"))["experiment"]
     for asked in (experiment, shown["jobId"]):
         told = await world.get(f"/api/v1/jobs/{asked}/explain")
-        assert told["reason"] == "Its trials run outside of the cluster: it is in nobody's queue."
+        assert told["reason"] == "Its trials run outside of the cluster: it is in no queue."
 
 
 async def test_a_trial_runs_elsewhere_and_is_seen_here(world: World) -> None:

@@ -19,7 +19,7 @@ from resolute.clock import FixedClock
 from resolute.config import parse_master_config
 from resolute.errors import InvalidInput
 from resolute_master.api.http import limits
-from resolute_master.api.http.connections import Listening, Patience, runner_of
+from resolute_master.api.http.connections import Listening, Timeouts, runner_of
 from resolute_master.api.http.response_headers import ResponseHeaders
 from resolute_master.certificates import Authority, fingerprint
 from resolute_master.tls import Tls, names_of
@@ -44,7 +44,7 @@ async def hello(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def a_server(tls: Tls, **patience: float) -> AsyncIterator[tuple[Listening, int]]:
+async def a_server(tls: Tls, **timeouts: float) -> AsyncIterator[tuple[Listening, int]]:
     app = web.Application()
     headers = ResponseHeaders(hsts_max_age_s=3600)
 
@@ -56,7 +56,7 @@ async def a_server(tls: Tls, **patience: float) -> AsyncIterator[tuple[Listening
     runner = runner_of(app, stop_grace_s=0.1)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
-    listening = Listening(runner, limit=100, patience=Patience(sweep_s=0.05, **patience), tls=tls.context)
+    listening = Listening(runner, limit=100, timeouts=Timeouts(sweep_s=0.05, **timeouts), tls=tls.context)
     await listening.begin(listener)
     try:
         yield listening, listener.getsockname()[1]
@@ -116,7 +116,7 @@ async def test_a_caller_without_tls_or_with_an_old_one_is_not_served(tmp_path: P
 
 
 async def test_a_handshake_that_is_never_finished_is_given_up(tmp_path: Path) -> None:
-    assert Patience().handshake_s == limits.HANDSHAKE_S
+    assert Timeouts().handshake_s == limits.HANDSHAKE_S
     tls = made(tmp_path)
     async with a_server(tls, handshake_s=0.3) as (listening, port):
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]

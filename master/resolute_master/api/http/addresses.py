@@ -15,7 +15,7 @@ FORWARDED_FOR = "X-Forwarded-For"
 FORWARDED_PROTO = "X-Forwarded-Proto"
 
 IPV6_PREFIX = 64
-"""One customer has at least so much of an IPv6 network: its addresses are counted as one."""
+"""The smallest IPv6 network that a customer is given: its addresses count as one."""
 
 UNKNOWN = ""
 
@@ -37,7 +37,7 @@ class Addresses:
         hops = ",".join(request.headers.getall(FORWARDED_FOR, ())).split(",")[-_MAX_HOPS:]
         for hop in reversed([hop.strip() for hop in hops]):
             if _parsed(hop) is None:
-                break  # what stands further left was written by nobody who is known
+                break  # entries further left were written by an unknown peer
             peer = hop
             if not self._trusted(hop):
                 break

@@ -31,7 +31,7 @@ from resolute_master.api.http.limits import (
 
 
 class Admission:
-    """Requests that are open now, by who has sent them."""
+    """Requests that are open now, by caller."""
 
     def __init__(
         self,

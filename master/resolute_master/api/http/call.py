@@ -50,7 +50,7 @@ def _without_nul(name: str, text: str) -> str:
 
 @dataclass(slots=True)
 class Call:
-    """One request, and who makes it."""
+    """One request and its caller."""
 
     api: ApiContext
     request: web.Request
@@ -67,7 +67,7 @@ class Call:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller no longer waits for the answer."""
         transport = self.request.transport
         return transport is None or transport.is_closing()
 
@@ -105,7 +105,7 @@ class Call:
         return _message(cls, raw)
 
     async def raw(self) -> bytes:
-        """The body as it came, for who decodes it at one go. Raises what reading it raises."""
+        """The body as it came, for handlers that decode it at once. Raises what reading it raises."""
         return await self._read()
 
     async def _read(self) -> bytes:
@@ -173,7 +173,7 @@ class Route:
                 return await self._answer(call)
 
     async def _serve_anybody(self, api: ApiContext, request: web.Request) -> web.StreamResponse:
-        """Whoever asks without a token gets a place when all of the body has come."""
+        """A call without a token is admitted when its whole body has arrived."""
         limit, address = min(self.max_body, MAX_PUBLIC_BODY_BYTES), api.addresses.of(request)
         call = Call(api, request, None, limit)
         if not request.content.is_eof():
@@ -206,7 +206,7 @@ async def allow(call: Call, action: Action, target: Any = None) -> None:
 
 
 async def may(call: Call, action: Action, target: Any = None) -> bool:
-    """Whether the caller may: what every door asks. Raises `NotFound` for a reference to nothing."""
+    """Whether the caller may take the action. Raises `NotFound` for a reference to nothing."""
     caller, policy = call.known_caller, policy_of(call)
     known = depends_on_owner(caller, action, policy)
     targets = await owned(call.api, target) if known else of_task(target)

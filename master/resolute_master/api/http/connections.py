@@ -1,9 +1,9 @@
-"""The door below HTTP: how many connections there are, and which of them hold a place for nothing.
+"""Limits of connections, below HTTP.
 
-A connection that sends no head in time, or takes nothing of what is sent to it, is closed. When there are as many as may be, the
-next one takes the place of one on which no caller has proved who it is: the oldest of the address that has the most of them.
-Whatever is above sees plain asyncio: it is wrapped, not changed. With TLS the wrapper stands on both sides of it: it counts a
-connection from the moment at which it is accepted, and hands on what comes out of it.
+Without them, a stranger who opened a few hundred idle connections locked users out. A connection is closed that sends no request
+head in time or does not read its answer. At the limit of connections, a new one displaces the oldest unauthenticated connection
+of the address that has the most of them. Protocols above see plain asyncio transports. With TLS the wrapper is on both sides: it
+counts a connection from its acceptance, before the handshake, and passes on the decrypted data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ACCEPTED_AT_ONCE = 16
 all of them in one turn would stop every request for a second."""
 
 LOOKED_AT_AT_ONCE = 500
-"""Connections whose patience is looked at in one turn: a millisecond. There may be ten for each machine."""
+"""Connections that are checked in one turn, which takes a millisecond. There may be ten for each machine."""
 
 
 def allow_open_files() -> int:
@@ -84,7 +84,7 @@ def protocol_of(runner: web.AppRunner, *, idle_s: float = IDLE_S) -> Callable[[]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Timeouts:
     """How long a connection may hold its place without a head, and with an answer that it does not take."""
 
     handshake_s: float = HANDSHAKE_S
@@ -102,14 +102,14 @@ class Connections:
         inner: Callable[[], asyncio.Protocol],
         *,
         limit: int,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         tls: ssl.SSLContext | None = None,
         is_proxy: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`is_proxy` tells peers that many callers share: theirs are never the first to go."""
         self._inner = inner
         self._limit = limit
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._tls = tls
         self._is_proxy = is_proxy
         self._open: set[_Connection] = set()
@@ -123,7 +123,7 @@ class Connections:
     @property
     def handshake_s(self) -> float:
         """A TLS handshake may take so long."""
-        return self._patience.handshake_s
+        return self._timeouts.handshake_s
 
     def enter(self, connection: _Connection, peer: str) -> bool:
         """For `_Connection`: counted from here on. False when there is no place."""
@@ -169,18 +169,18 @@ class Connections:
         """Until cancelled: close what holds a place for nothing."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self._patience.sweep_s)
+            await asyncio.sleep(self._timeouts.sweep_s)
             now = loop.time()
             await a_few_at_a_time(tuple(self._open), partial(self._look, now), at_once=LOOKED_AT_AT_ONCE)
             if self._refused:
-                log.warning("%d connections were refused in the last %.0f s", self._refused, self._patience.sweep_s)
+                log.warning("%d connections were refused in the last %.0f s", self._refused, self._timeouts.sweep_s)
                 self._refused = 0
             if self._displaced:
                 log.warning("%d connections of no known caller were ended to make room for others", self._displaced)
                 self._displaced = 0
 
     def _look(self, now: float, connection: _Connection) -> None:
-        connection.look(now, self._patience)
+        connection.look(now, self._timeouts)
 
 
 class _Connection(asyncio.Protocol):
@@ -240,7 +240,7 @@ class _Connection(asyncio.Protocol):
             over = None
         finally:
             self._opening = None
-        if over is None:  # whoever called is no client of TLS, or has gone
+        if over is None:  # the peer does not speak TLS, or has gone
             transport.abort()
             self._owner.leave(self)
             return
@@ -289,18 +289,18 @@ class _Connection(asyncio.Protocol):
         if self._inner is not None:
             self._inner.resume_writing()
 
-    def look(self, now: float, patience: Patience) -> None:
+    def look(self, now: float, timeouts: Timeouts) -> None:
         """Close the connection when its other end has stood still for too long."""
         if self._transport is None:
             return  # a handshake has a limit of its own
         if self._tail is not None:
-            if now - self._since > patience.head_s:
+            if now - self._since > timeouts.head_s:
                 self._transport.abort()
             return
         before, self._unread = self._unread, self._transport.get_write_buffer_size()
         if not self._unread or not before or self._unread < before or self._taken:
             self._since, self._taken = now, False
-        elif now - self._since > patience.unread_s:
+        elif now - self._since > timeouts.unread_s:
             log.info("a caller has taken nothing of its answer for %.0f s and is cut off", now - self._since)
             self._transport.abort()
 
@@ -332,13 +332,13 @@ class Listening:
         runner: web.AppRunner,
         *,
         limit: int,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         tls: ssl.SSLContext | None = None,
         is_proxy: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`runner` has been set up."""
-        protocol = protocol_of(runner, idle_s=(patience or Patience()).idle_s)
-        self.connections = Connections(protocol, limit=limit, patience=patience, tls=tls, is_proxy=is_proxy)
+        protocol = protocol_of(runner, idle_s=(timeouts or Timeouts()).idle_s)
+        self.connections = Connections(protocol, limit=limit, timeouts=timeouts, tls=tls, is_proxy=is_proxy)
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.Task[None] | None = None
 

@@ -98,14 +98,14 @@ def _retry_after_s(error: ResoluteError) -> float | None:
 
 
 def unexpected(request: web.Request, error: BaseException) -> str:
-    """Log the fault under the request's id, which the caller is told, and nothing else of it."""
+    """Log the fault under the request's id. The answer carries the id and nothing else of the fault."""
     number = logs.fields().get("request_id", "this moment")
     log.error("request %s (%s %s) failed", number, request.method, request.path, exc_info=error)
     return f"internal error; the master's log has the details under {number}"
 
 
 def answer_to(request: web.Request, error: Exception) -> web.Response | None:
-    """What the caller is told of what a handler raised; None for what is an answer itself."""
+    """The answer to an error of a handler; None for an exception that is an answer itself."""
     match error:
         case ResoluteError():
             return answer(request, status_of(error), str(error), retry_after_s=_retry_after_s(error))

@@ -13,7 +13,7 @@ from resolute_master.api.http.response_headers import HEADERS
 log = logging.getLogger(__name__)
 
 LONGEST_REASON = 200
-"""Characters of what is told of a request that cannot be read: it may hold all that was sent."""
+"""Characters in the description of a request that cannot be read: the description may hold everything that was sent."""
 
 
 class HttpProtocol(web.RequestHandler):
@@ -27,7 +27,7 @@ class HttpProtocol(web.RequestHandler):
         self.proven = False
 
     def log_exception(self, *arguments: Any, **options: Any) -> None:
-        """What cannot be read is the fault of who sent it, and one line: a stranger could fill the log with tracebacks."""
+        """An unreadable request is the sender's fault, and one line of the log: tracebacks would let a stranger fill it."""
         error = options.get("exc_info")
         if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
             super().log_exception(*arguments, **options)

@@ -53,7 +53,7 @@ SUBJECTS = {
 
 
 class Answered(NamedTuple):
-    """One request that is over. `route` is the template, never the path; `streamed` answers last as long as somebody listens."""
+    """One request that is over. `route` is the template, never the path; `streamed` answers last as long as the caller listens."""
 
     method: str
     route: str
@@ -73,7 +73,7 @@ class RequestObserver(Protocol):
 
 
 class Unobserved:
-    """Nobody looks."""
+    """No metrics are kept."""
 
     def serving(self, request: web.Request, method: str, route: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -170,7 +170,7 @@ async def _answered(request: web.Request, handler: Handler, serving: Serving) ->
 
 
 def _of_nobody(request: web.Request, error: Exception) -> web.Response | None:
-    """When the caller has gone while its request was read or answered: nothing is wrong here, and nobody reads this."""
+    """The caller closed the connection while its request was read or answered: not a fault, and no answer is read."""
     gone = request.transport is None or request.transport.is_closing()
     return web.Response(status=CALLER_GONE) if gone and isinstance(error, ConnectionResetError) else None
 
@@ -198,5 +198,5 @@ def _log(request: web.Request, route: str, status: int, seconds: float) -> None:
     fault = status >= 500 and route not in PROBES
     level = logging.WARNING if fault else logging.INFO if changes else logging.DEBUG
     if access.isEnabledFor(level):
-        # The path without its query: a query may hold what nobody else should read.
+        # The path without its query: a query may hold secrets.
         access.log(level, "%s %s %d in %.0f ms", request.method, request.path[:300], status, seconds * 1000)

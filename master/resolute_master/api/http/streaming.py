@@ -25,7 +25,7 @@ async def stream(
 ) -> web.StreamResponse:
     """Send every item as `{"result": ...}`. An error midway becomes the last line: the status is sent already.
 
-    Of items that are a thousand rows, `render` makes the message, in a thread: nobody else waits for it.
+    Of items that are a thousand rows, `render` makes the message, in a thread, so that other calls do not wait.
     """
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.enable_chunked_encoding()

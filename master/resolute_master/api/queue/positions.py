@@ -1,4 +1,4 @@
-"""Where jobs stand in their queues, as the scheduler sees it."""
+"""The positions of jobs in their queues, as the scheduler orders them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When what waits will start, for those who ask: computed beside the engine, in a thread that leaves it room.
+"""Estimated starts of waiting jobs, computed beside the engine in a thread that gives way to it.
 
 Who asks about one job waits for its estimate; those who ask while another is made are answered together by the next one, so that
 nobody waits for more than a few, however many ask. A list gets the newest answer of its pool at once, whatever its age, and has it
@@ -37,7 +37,7 @@ FRESH_S = 30.0
 PATIENCE_S = 1.0
 """A list waits so long for an answer that knows all that waits in its pool."""
 RESTS = 4.0
-"""Lists have a pool foreseen again after so many times as long as it took: a fifth of a processor at most, however many ask."""
+"""A list renews the forecast of a pool after this multiple of the time that the last one took: at most a fifth of a processor."""
 WORKS_S, BREATHES_S = 0.005, 0.003
 """The thread gives the interpreter away for `BREATHES_S` after each `WORKS_S`: the event loop need not wrest it away."""
 FAILED = Estimate(basis="the master failed to foresee it, and its log has the details")
@@ -81,9 +81,9 @@ class _KnownOfPool:
     rests_until_s: float = -inf
     """Of the monotonic clock: no refresh begins before."""
     answers: dict[AllocationId, _Answer] = field(default_factory=dict)
-    """To those who asked about one job, in the newest cycle that somebody asked in."""
+    """Answers about one job, of the newest cycle with a question."""
     gathering: _Batch | None = None
-    """Waits for its turn; who asks joins it."""
+    """Waits for its turn; later questions join it."""
     begun: _Batch | None = None
 
 
@@ -107,7 +107,7 @@ class Starts:
                 task = asyncio.create_task(_answer_together(known, engine, store, allocation.pool, clock))
                 batch = known.gathering = _Batch(of=set(), task=task)
             batch.of.add(id_)
-        # Who gives up waiting does not take the answer from the others.
+        # A caller that stops waiting must not cancel the answer of the others.
         return (await asyncio.shield(batch.task)).get(id_)
 
     async def of_all(self, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> Foreseen | None:
@@ -198,7 +198,7 @@ def _lacks(newest: Foreseen | None, engine: Engine, pool: PoolName) -> bool:
 
 
 class _Abandoned(Exception):
-    """Nobody waits for the answer: the master ends."""
+    """The master ends, and no caller waits for the answer."""
 
 
 class Breath:

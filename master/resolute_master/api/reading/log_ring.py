@@ -1,4 +1,4 @@
-"""The master's own log, as far as it is kept in memory for people who ask for it."""
+"""The last lines of the master's own log, kept in memory for the API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LogLine:
 
 
 class LogRing(logging.Handler):
-    """A logging handler that keeps the last lines and wakes those who follow. Any thread may log."""
+    """A logging handler that keeps the last lines and wakes followers. Any thread may log."""
 
     def __init__(self, kept: int = KEPT_LINES) -> None:
         super().__init__()

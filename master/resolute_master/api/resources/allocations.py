@@ -50,7 +50,7 @@ async def get_allocation(call: Call, allocation: Allocation) -> GetAllocationRes
 
 
 async def preemption_signal(call: Call, ref: AllocationRef) -> AllocationPreemptionSignalResponse:
-    """Held until the allocation is to end, or the time is over. An unknown or ended one is told "no"."""
+    """Held until the allocation is to end, or the time is over. For an unknown or ended one the answer is "no"."""
     timeout = call.query(PreemptionSignalQuery).timeout_seconds
     if timeout < 0:
         raise InvalidInput(f"timeoutSeconds: {timeout} must not be negative; 0 answers at once")
@@ -170,7 +170,7 @@ async def all_gather(call: Call, allocation: Allocation) -> AllocationAllGatherR
 
 
 async def container_running(call: Call, allocation: Allocation) -> NotifyContainerRunningResponse:
-    """The same barrier, for those who announce themselves in this way."""
+    """The same barrier by its other call."""
     request = await call.body(NotifyContainerRunningRequest)
     data = await call.api.barriers.gather(
         allocation.id, _member(request.request_uuid), request.num_peers or 0, request.data

@@ -243,7 +243,7 @@ def _message(text: str) -> str:
 
 
 class _Abandoned(Exception):
-    """Nobody reads on."""
+    """The caller stopped reading."""
 
 
 class _Pipe(io.RawIOBase):

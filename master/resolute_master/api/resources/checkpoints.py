@@ -110,7 +110,7 @@ async def _all(call: Call, uuids: Iterable[str]) -> tuple[Checkpoint, ...]:
 
 
 async def patch(call: Call, _: tuple[Checkpoint, ...]) -> Empty:
-    """What is left of the files, from whoever removed some."""
+    """The files that are left, reported by the task that removed others."""
     body = await call.body(PatchCheckpointsRequest)
     for one in body.checkpoints:
         if one.resources is not None:

@@ -1,4 +1,4 @@
-"""Login, logout, and who the caller is."""
+"""Login, logout, and the caller's own user."""
 
 from __future__ import annotations
 

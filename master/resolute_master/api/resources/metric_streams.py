@@ -1,6 +1,6 @@
 """What the trials of an experiment report, as streams: a first look at all of it, then now and then what has come since.
 
-Each ends when its experiments have ended and all of it was told, or when nobody listens any more.
+Each ends when its experiments have ended and all reports were sent, or when the caller disconnects.
 """
 
 from __future__ import annotations

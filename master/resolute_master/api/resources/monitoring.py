@@ -3,7 +3,7 @@
 - `/metrics`                   everything; `/prom/det-state-metrics` and `/debug/prom/metrics` are the contract's paths to the same
 - `/prom/det-http-sd-config`   the machines of connected agents, for Prometheus's service discovery over HTTP
 
-Open to every user, and to whoever brings `observability.metrics_token`, which is good for nothing else.
+Open to every user, and to callers with `observability.metrics_token`, which grants nothing else.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ async def _pool(call: Call) -> PoolName:
 
 
 async def _bindable(call: Call) -> PoolName:
-    """That it is a default pool is the same for everybody, and said before rights are looked at."""
+    """A default pool is refused to every caller, so that this check precedes the one of rights."""
     pool = await _pool(call)
     shape = BindRPToWorkspaceRequest if call.request.method == "POST" else OverwriteRPWorkspaceBindingsRequest
     try:

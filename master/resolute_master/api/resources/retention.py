@@ -39,7 +39,7 @@ async def retain_logs_of_trial(call: Call, trial: Trial) -> Empty:
 
 
 async def clean_up(call: Call, _: None) -> CleanupLogsResponse:
-    """Trial by trial, so that nobody waits for a long transaction; what was cut short is done by the next clean-up."""
+    """Trial by trial, so that no transaction is long; the next clean-up completes one that was interrupted."""
     now = call.api.clock.now()
     removed = 0
     async for trial in _ended_trials(call.api):

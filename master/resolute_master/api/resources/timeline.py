@@ -149,7 +149,7 @@ def _by_place(entry: _Entry) -> Place:
 
 
 async def _all_reports(api: ApiContext, trial: Trial, groups: Sequence[str]) -> list[MetricReport]:
-    """A page after the other, so that nobody waits for all of them."""
+    """Page by page, so that other calls run in between."""
     found: list[MetricReport] = []
     for group in groups:
         async for page in api.store.metric_pages(trial.id, group):

@@ -45,7 +45,7 @@ async def _job(call: Call) -> Job:
 def reason_to_idle(job: Job, experiment: Experiment | None, moving: Moving | None = None) -> str:
     """Why nothing of the job waits or runs in its pool."""
     if experiment is not None and experiment.unmanaged and not experiment.state.gone:
-        return "Its trials run outside of the cluster: it is in nobody's queue."
+        return "Its trials run outside of the cluster: it is in no queue."
     if job.ended:
         return "It has ended."
     if experiment is not None and experiment.state is ExperimentState.PAUSED:

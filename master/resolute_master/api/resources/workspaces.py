@@ -158,7 +158,7 @@ async def get_project(call: Call, project: Project) -> GetProjectResponse:
 
 
 async def list_pools(call: Call, workspace: Workspace) -> ListRPsBoundToWorkspaceResponse:
-    """Names of the pools that take its work: those that are bound to it, and those that are for everybody."""
+    """Names of the pools that take its work: those that are bound to it, and unbound ones."""
     query, engine = call.query(ListRPsBoundToWorkspaceQuery), call.api.engine
     usable = [str(pool) for pool in sorted(engine.pools) if workspaces.may_use(engine.state, pool, workspace.id)]
     rows, pages = page_of(usable, offset=query.offset, limit=query.limit)

@@ -49,7 +49,7 @@ from resolute_master.lifecycle.capacity import shortage
 SEED_BITS = 31
 
 THREAD_ABOVE_CHARACTERS = 16 * 1024
-"""A longer configuration is read in a thread: reading its YAML would hold up everybody."""
+"""A longer configuration is read in a thread: reading its YAML would stall the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
