@@ -77,6 +77,14 @@ Known = frozenset[tuple[str, str]]
 """Type and id of each resource of a state."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A resource that a plan makes, without the values that are known only when others are made."""
+
+    type: str
+    values: Mapping[str, Any]
+
+
 # -------------------------------------------------------------------------------------------------------- bucket and secrets
 
 
@@ -159,6 +167,13 @@ class Account(ABC):
     def orphans(self, cluster_id: str, known: Known) -> Iterator[Orphan]:
         """What is in no state, in the order in which it can be removed: what stands in another before that."""
 
+    def orphaned_parts(self, planned: Sequence[Planned]) -> Iterator[Orphan]:
+        """What is in no state and no list of `orphans` has: it is told by a plan that is about to make it once more.
+
+        Nothing, where a cloud has no such check.
+        """
+        return iter(())
+
     @abstractmethod
     def kept_bucket(self, cluster_id: str) -> str | None:
         """The id by which Terraform takes over the cluster's bucket; None where there is none."""
@@ -187,6 +202,26 @@ def remove_orphans(
     if bucket is not None and (bucket_resource.split(".")[-2], bucket) not in known:
         told(f"taking over the bucket {bucket}")
         terraform.adopt(bucket_resource, bucket)
+
+
+def remove_planned(account: Account, plan: Mapping[str, Any], told: Callable[[str], None]) -> None:
+    """After `remove_orphans`, between a plan and its apply.
+
+    A killed Terraform may have made a part of a resource that the state has, such as a route of a recorded route table, and not
+    written the part down. Clouds refuse to make it again. It is removed, and the plan, which makes it, stays right.
+    """
+    for orphan in account.orphaned_parts(planned_resources(plan)):
+        told(f"removing {orphan.what}, which an interrupted run has left")
+        orphan.remove()
+
+
+def planned_resources(plan: Mapping[str, Any]) -> tuple[Planned, ...]:
+    """Those that a plan makes and that the state does not have, of a plan as `terraform show -json` has it."""
+    return tuple(
+        Planned(type=each["type"], values=each["change"]["after"])
+        for each in plan.get("resource_changes", ())
+        if each["mode"] == "managed" and each["change"]["actions"] == ["create"]
+    )
 
 
 def known_resources(state: Mapping[str, Any]) -> Known:

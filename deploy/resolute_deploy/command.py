@@ -21,6 +21,7 @@ from resolute_deploy.cloud import (
     clouds,
     deployment,
     remove_orphans,
+    remove_planned,
     with_defaults,
 )
 from resolute_deploy.cluster_directory import (
@@ -83,12 +84,14 @@ class Deploy:
         terraform = self._prepared(cli, args, cluster, given)
         if not args.dry_run:
             remove_orphans(account, terraform, self.cloud.bucket_resource, cluster.cluster_id, cli.render.note)
-        changes = _changes(terraform.plan(PLAN))
+        plan = terraform.plan(PLAN)
+        changes = _changes(plan)
         if args.dry_run:
             _show_plan(cli, changes)
             if not before:
                 cluster.forget()
             return
+        remove_planned(account, plan, cli.render.note)
         steps = _Steps(cli, sum(changes.values()), self.cloud.slow)
         terraform.apply(steps.told, PLAN)
         outputs = terraform.outputs()

@@ -1,5 +1,7 @@
 """`det deploy aws up` and `down`, killed with -9 in the middle: the next run goes on, and nothing is left behind.
 
+The wheel is a file that does not change: one that is made of a checkout is another when the checkout changes between two runs.
+
 `make nightly` kills once each, `make deploy-faults` twenty times each. `RESOLUTE_DEPLOY_KILLS` says how many seeds there are.
 """
 
@@ -36,9 +38,11 @@ class Person:
         self.det = Det(directory / "home")
         self.det.environ |= {**account.environment(), **terraform_environment(directory)}
         self.module = self.det.home / ".local" / "share" / "resolute" / "deploy" / "aws" / "vision" / "module"
+        wheel = directory / "resolute_ml-1.0.0-py3-none-any.whl"
+        wheel.write_bytes(b"no machine installs it")
         self.up = (
             *("up", "--cluster-id", "vision", "--keypair", "ops", "--no-wait-for-master", "--no-preflight-checks"),
-            *("--master-image-id", IMAGE, "--no-bucket-tls-only", "--no-bucket-lifecycle"),
+            *("--wheel", str(wheel), "--master-image-id", IMAGE, "--no-bucket-tls-only", "--no-bucket-lifecycle"),
             *("--existing-database", "host=db", "port=5432", "name=resolute", "user=resolute", "ssl_mode=disable"),
             f"password_secret_arn={secret}",
         )
@@ -80,6 +84,19 @@ class Person:
                 continue
         return found
 
+    def forget(self, *types: str) -> list[str]:
+        """Takes all resources of some types out of the state, as if Terraform had been killed before it recorded them."""
+
+        def terraform(*arguments: str) -> list[str]:
+            command = ["terraform", f"-chdir={self.module}", "state", *arguments]
+            return subprocess.run(
+                command, env=self.det.environ, check=True, capture_output=True, text=True
+            ).stdout.split()
+
+        addresses = [each for each in terraform("list") if each.split(".")[-2] in types]
+        terraform("rm", *addresses)
+        return addresses
+
     def networks(self) -> int:
         return len([each for each in self.account.client("ec2").describe_vpcs()["Vpcs"] if not each["IsDefault"]])
 
@@ -108,3 +125,17 @@ def test_what_was_killed_goes_on(tmp_path: Path, seed: int) -> None:
         assert person.networks() == 0
         assert account.client("s3").list_buckets()["Buckets"] == []
         assert account.client("iam").list_roles()["Roles"] == []
+
+
+def test_parts_of_recorded_resources_that_are_not_recorded(tmp_path: Path) -> None:
+    with aws() as account:
+        person = Person(account, tmp_path)
+        person.run(*person.up)
+        rules = ("aws_vpc_security_group_ingress_rule", "aws_vpc_security_group_egress_rule")
+        forgotten = person.forget("aws_route", "aws_route_table_association", *rules)
+        assert len(forgotten) == 12
+        again = person.run(*person.up)
+        assert again.count("which an interrupted run has left") == len(forgotten)
+        assert "Nothing would change" in person.run(
+            "up", "--cluster-id", "vision", "--dry-run", "--no-preflight-checks"
+        )

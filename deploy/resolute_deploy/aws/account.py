@@ -8,8 +8,9 @@ from typing import Any
 from resolute.errors import InvalidInput
 from resolute_deploy.aws.bucket import S3Bucket, SecretsManager
 from resolute_deploy.aws.orphans import orphans
+from resolute_deploy.aws.parts import parts
 from resolute_deploy.aws.preflight import preflight
-from resolute_deploy.cloud import CHECKPOINTS, MARK, Account, Finding, Known, Left, Orphan
+from resolute_deploy.cloud import CHECKPOINTS, MARK, Account, Finding, Known, Left, Orphan, Planned
 
 ALIVE = ("pending", "running", "stopping", "stopped")
 DELETE_AT_ONCE = 1000
@@ -170,6 +171,9 @@ class AwsAccount(Account):
 
     def orphans(self, cluster_id: str, known: Known) -> Iterator[Orphan]:
         return orphans(self, cluster_id, known)
+
+    def orphaned_parts(self, planned: Sequence[Planned]) -> Iterator[Orphan]:
+        return parts(self.client("ec2"), planned)
 
     def bucket_name(self, cluster_id: str) -> str:
         return f"resolute-{cluster_id}-{self.number()}-{self.region}"
