@@ -7,6 +7,7 @@ from typing import Any
 
 from resolute.errors import InvalidInput
 from resolute_deploy.aws.bucket import S3Bucket, SecretsManager
+from resolute_deploy.aws.kinds import kinds_of_ec2
 from resolute_deploy.aws.orphans import orphans
 from resolute_deploy.aws.parts import parts
 from resolute_deploy.aws.preflight import preflight
@@ -216,38 +217,14 @@ class AwsAccount(Account):
 
     def left(self, cluster_id: str) -> Iterator[Left]:
         """What carries the cluster's tag and is still there."""
-        ec2, region = self.client("ec2"), self.region
-        mine = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}]
         for machine in self.machines(cluster_id):
             yield Left(
                 what=f"machine {machine}",
-                command=f"aws ec2 terminate-instances --region {region} --instance-ids {machine}",
+                command=f"aws ec2 terminate-instances --region {self.region} --instance-ids {machine}",
             )
-        seen: tuple[tuple[str, str, str, str, str], ...] = (
-            ("describe_volumes", "Volumes", "VolumeId", "disk", "delete-volume --volume-id"),
-            ("describe_addresses", "Addresses", "AllocationId", "address", "release-address --allocation-id"),
-            (
-                "describe_nat_gateways",
-                "NatGateways",
-                "NatGatewayId",
-                "NAT gateway",
-                "delete-nat-gateway --nat-gateway-id",
-            ),
-            (
-                "describe_security_groups",
-                "SecurityGroups",
-                "GroupId",
-                "security group",
-                "delete-security-group --group-id",
-            ),
-            ("describe_subnets", "Subnets", "SubnetId", "subnet", "delete-subnet --subnet-id"),
-            ("describe_vpcs", "Vpcs", "VpcId", "network", "delete-vpc --vpc-id"),
-        )
-        for call, field, key, noun, command in seen:
-            for each in getattr(ec2, call)(Filters=mine)[field]:
-                if each.get("State") in ("deleted", "deleting"):
-                    continue
-                yield Left(what=f"{noun} {each[key]}", command=f"aws ec2 {command} {each[key]} --region {region}")
+        for kind, each in kinds_of_ec2(self.client("ec2"), cluster_id):
+            id_ = each[kind.key]
+            yield Left(what=f"{kind.noun} {id_}", command=f"aws ec2 {kind.command} {id_} --region {self.region}")
         yield from self._left_outside_of_ec2(cluster_id)
 
     def _left_outside_of_ec2(self, cluster_id: str) -> Iterator[Left]:

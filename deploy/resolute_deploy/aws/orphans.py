@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from resolute_deploy.cloud import MARK, Known, Orphan
+from resolute_deploy.aws.kinds import kinds_of_ec2
+from resolute_deploy.cloud import Known, Orphan
 
 if TYPE_CHECKING:
     from resolute_deploy.aws.account import AwsAccount
@@ -32,65 +33,10 @@ def _machines(account: AwsAccount, cluster_id: str, known: Known) -> Iterator[Or
 
 
 def _network(ec2: Any, cluster_id: str, known: Known) -> Iterator[Orphan]:
-    kinds: tuple[tuple[str, str, Callable[..., Any], str, str, Callable[[Any, Any], object]], ...] = (
-        ("aws_nat_gateway", "NAT gateway", ec2.describe_nat_gateways, "NatGateways", "NatGatewayId", _end_nat_gateway),
-        ("aws_eip", "address", ec2.describe_addresses, "Addresses", "AllocationId", _release),
-        ("aws_vpc_endpoint", "endpoint", ec2.describe_vpc_endpoints, "VpcEndpoints", "VpcEndpointId", _end_endpoint),
-        ("aws_security_group", "security group", ec2.describe_security_groups, "SecurityGroups", "GroupId", _end_group),
-        ("aws_subnet", "subnet", ec2.describe_subnets, "Subnets", "SubnetId", _end_subnet),
-        ("aws_route_table", "route table", ec2.describe_route_tables, "RouteTables", "RouteTableId", _end_route_table),
-        (
-            *("aws_internet_gateway", "internet gateway", ec2.describe_internet_gateways, "InternetGateways"),
-            *("InternetGatewayId", _end_internet_gateway),
-        ),
-        ("aws_vpc", "network", ec2.describe_vpcs, "Vpcs", "VpcId", _end_network),
-    )
-    mine = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}]
-    for kind, noun, describe, field, key, remove in kinds:
-        for found in describe(Filters=mine)[field]:
-            gone = str(found.get("State", "")).lower() in ("deleted", "deleting")
-            if not gone and (kind, found[key]) not in known:
-                yield Orphan(what=f"{noun} {found[key]}", remove=partial(remove, ec2, found))
-
-
-def _end_nat_gateway(ec2: Any, found: Mapping[str, Any]) -> None:
-    """Its subnet and its address are held until it is gone."""
-    gateway = found["NatGatewayId"]
-    ec2.delete_nat_gateway(NatGatewayId=gateway)
-    ec2.get_waiter("nat_gateway_deleted").wait(NatGatewayIds=[gateway])
-
-
-def _release(ec2: Any, found: Mapping[str, Any]) -> None:
-    ec2.release_address(AllocationId=found["AllocationId"])
-
-
-def _end_endpoint(ec2: Any, found: Mapping[str, Any]) -> None:
-    ec2.delete_vpc_endpoints(VpcEndpointIds=[found["VpcEndpointId"]])
-
-
-def _end_group(ec2: Any, found: Mapping[str, Any]) -> None:
-    ec2.delete_security_group(GroupId=found["GroupId"])
-
-
-def _end_subnet(ec2: Any, found: Mapping[str, Any]) -> None:
-    ec2.delete_subnet(SubnetId=found["SubnetId"])
-
-
-def _end_route_table(ec2: Any, found: Mapping[str, Any]) -> None:
-    for each in found["Associations"]:
-        if not each["Main"]:
-            ec2.disassociate_route_table(AssociationId=each["RouteTableAssociationId"])
-    ec2.delete_route_table(RouteTableId=found["RouteTableId"])
-
-
-def _end_internet_gateway(ec2: Any, found: Mapping[str, Any]) -> None:
-    for attached in found["Attachments"]:
-        ec2.detach_internet_gateway(InternetGatewayId=found["InternetGatewayId"], VpcId=attached["VpcId"])
-    ec2.delete_internet_gateway(InternetGatewayId=found["InternetGatewayId"])
-
-
-def _end_network(ec2: Any, found: Mapping[str, Any]) -> None:
-    ec2.delete_vpc(VpcId=found["VpcId"])
+    """Disks are parts of machines."""
+    for kind, each in kinds_of_ec2(ec2, cluster_id):
+        if kind.remove is not None and (kind.type, each[kind.key]) not in known:
+            yield Orphan(what=f"{kind.noun} {each[kind.key]}", remove=partial(kind.remove, ec2, each))
 
 
 def _databases(rds: Any, name: str, known: Known) -> Iterator[Orphan]:
