@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from resolute.wire.codec import to_wire
-from resolute_master.api.http.call import Call
+from resolute_master.api.http.call import Call, without_nul
 from resolute_master.api.http.form_fields import form_fields
 
 
@@ -24,8 +24,12 @@ class Form:
 
 
 async def read_form(call: Call) -> Form:
-    """Raises `InvalidInput` for a body that is no form."""
-    return Form(fields=await form_fields(call.request.headers.get("Content-Type", ""), await call.raw()))
+    """Raises `InvalidInput` for a body that is no form, and for a field with NUL."""
+    fields = await form_fields(call.request.headers.get("Content-Type", ""), await call.raw())
+    for name, values in fields.items():
+        for value in values:
+            without_nul(name, value)
+    return Form(fields=fields)
 
 
 def asking(call: Call, message: object) -> Call:

@@ -16,14 +16,14 @@ SAMPLE_JOBS, SAMPLE_DAYS = 150, 3.0
 
 
 def advice_of_file(path: Path, name: str, jobs: Path | None) -> Advice | None:
-    """None where nothing is to be judged: without jobs, a pool of several machine types, or one whose prices nobody knows. Raises
+    """None where nothing is to be judged: without jobs, a pool of several machine types, or one without prices. Raises
     `InvalidInput` naming what is wrong."""
     found = next(each for each in read_pools(path) if each.pool.pool_name == name)
     scaling, provider = found.scaling, found.pool.provider
     if scaling is None or provider is None or not any(offer.slots for offer in scaling.offers):
         return None
     types = {offer.instance_type for offer in scaling.offers}
-    priced = any(offer.price_per_hour is not None for offer in scaling.offers)
+    priced = any(offer.price_per_hour for offer in scaling.offers)
     if jobs is None and (len(types) > 1 or not priced):
         return None
     pool = PoolPolicy(name=PoolName(name), scaling=scaling)

@@ -115,9 +115,13 @@ KINDS = (Agent, Checkpoint, Experiment, Job, Project, Template, Trial, User, Wor
 def what_is_others(world: World) -> dict[str, Any]:
     """Everything there is, but for bob's own entry."""
     found = {
-        f"{kind.__name__} {index}": each for kind in KINDS for index, each in enumerate(world.engine.state.all(kind))
+        f"{kind.__name__} {each.id}": each
+        for kind in KINDS
+        for each in world.engine.state.all(kind)
+        if not (isinstance(each, User) and each.username == "bob")
     }
-    return {key: each for key, each in found.items() if not (isinstance(each, User) and each.username == "bob")}
+    assert len(found) > len(KINDS)
+    return found
 
 
 def requests(route: Route, given: Mapping[str, str], draw: random.Random) -> Iterator[tuple[str, dict[str, str], bool]]:

@@ -42,7 +42,8 @@ def number_in(name: str, text: str) -> int:
     return int(text)
 
 
-def _without_nul(name: str, text: str) -> str:
+def without_nul(name: str, text: str) -> str:
+    """Raises `InvalidInput`, which calls the text `name`: PostgreSQL stores no NUL."""
     if "\0" in text:
         raise InvalidInput(f"{name[:80]}: must not contain the character NUL; remove it")
     return text
@@ -78,7 +79,7 @@ class Call:
 
     def text(self, name: str) -> str:
         """A part of the path. Raises `InvalidInput` for a text that no database keeps."""
-        return _without_nul(name, self.request.match_info[name])
+        return without_nul(name, self.request.match_info[name])
 
     def number(self, name: str) -> int:
         """A part of the path that is an id."""
@@ -87,7 +88,7 @@ class Call:
     def query(self, cls: type[T]) -> T:
         given = self.request.query
         for name, text in given.items():
-            _without_nul(name, text)
+            without_nul(name, text)
         asked = from_query(cls, given.items())
         check_values(asdict(cast(Any, asked)))
         check_times(asked)
