@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -36,6 +36,8 @@ class Registration:
     notice_source: str = ""
     """The agent's `notice_source` on its machines, where a metadata service of the cloud announces their end."""
     deployment: Deployable | None = None
+    unneeded_to_simulate: Mapping[str, str] = field(default_factory=dict)
+    """Required keys of the block `provider` that decide nothing, with the values of a simulation of a file without them."""
 
 
 PROVIDERS: Mapping[str, Registration] = {
@@ -43,6 +45,7 @@ PROVIDERS: Mapping[str, Registration] = {
         package="resolute_provisioner.clouds.aws",
         notice_source="ec2",
         deployment=Deployable(package="resolute_deploy.aws", title="Amazon Web Services"),
+        unneeded_to_simulate={"ssh_key_name": "not-needed-by-a-simulation"},
     ),
     "gcp": Registration(
         package="resolute_provisioner.clouds.gcp",

@@ -91,9 +91,14 @@ def test_a_search_promotes_over_machines_that_leave_and_a_master_that_is_killed(
         until("it has ended", lambda: experiment.reload() or experiment.state in ("COMPLETED", "ERROR"), within_s=400)
         assert experiment.state == "COMPLETED"
         search = cluster.client.experiments.search(experiment.id)
-        assert [trial.state for trial in search.trials] == ["stopped"] * TRIALS
-        assert sorted(trial.rung for trial in search.trials) == [0] * 6 + [1] * 2 + [2]  # type: ignore[type-var]
         trials = experiment.list_trials()
+        unusual = [
+            (seen.reason, list(trial.iter_logs()))
+            for trial, seen in zip(trials, search.trials, strict=True)
+            if seen.state != "stopped"
+        ]
+        assert unusual == []
+        assert sorted(trial.rung for trial in search.trials) == [0] * 6 + [1] * 2 + [2]  # type: ignore[type-var]
         best = min(trials, key=lambda trial: float(trial.details.hparams["x"]))
         assert search.best_trial_id == best.id
         for trial, seen in zip(trials, search.trials, strict=True):

@@ -13,6 +13,7 @@ from resolute.config.base import ConfigModel
 from resolute.config.errors import problems_of, suggestion
 from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
+from resolute.providers import PROVIDERS
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.pools.policies import pool_policies
 from resolute_master.pools.pool_file import config_of_pools
@@ -73,27 +74,25 @@ def _refuse(path: Path, given: ConfigModel, where: str, unplayed: Mapping[str, s
             raise InvalidInput(f"--pool: {path}: {where}.{name} has no effect in a simulation: {why}; remove it")
 
 
-NO_KEY_PAIR = "not-needed-by-a-simulation"
+def _completed(raw: dict[str, Any]) -> dict[str, Any]:
+    """With required keys that no simulation needs, such as the name of a key pair, where the file lacks them."""
 
-
-def _with_key_pair(raw: dict[str, Any]) -> dict[str, Any]:
-    """Machines of AWS need the name of a key pair, and simulated ones do not: where none is given, any will do."""
-
-    def named(pool: Any) -> Any:
+    def completed(pool: Any) -> Any:
         provider = pool.get("provider") if isinstance(pool, Mapping) else None
-        if not isinstance(provider, Mapping) or provider.get("type") != "aws" or "ssh_key_name" in provider:
+        registered = PROVIDERS.get(str(provider.get("type"))) if isinstance(provider, Mapping) else None
+        if not isinstance(provider, Mapping) or registered is None:
             return pool
-        return {**pool, "provider": {"ssh_key_name": NO_KEY_PAIR, **provider}}
+        return {**pool, "provider": {**registered.unneeded_to_simulate, **provider}}
 
     pools = raw.get("resource_pools")
     if isinstance(pools, list):
-        return {**raw, "resource_pools": [named(pool) for pool in pools]}
-    completed: dict[str, Any] = named(raw)
-    return completed
+        return {**raw, "resource_pools": [completed(pool) for pool in pools]}
+    found: dict[str, Any] = completed(raw)
+    return found
 
 
 def _config(path: Path) -> MasterConfig:
-    raw = _with_key_pair(read_file(path, what="--pool"))
+    raw = _completed(read_file(path, what="--pool"))
     if not ("pool_name" in raw or "provider" in raw):
         return config_of_pools(path, raw)
     try:

@@ -159,7 +159,7 @@ async def test_the_row_of_a_stray_is_read_by_the_id_in_its_tag() -> None:
     [
         (an_instance("m", joined_at=T0, observed=Observed.GONE), "whose agent had joined, counted as gone"),
         (an_instance("m"), "a second machine for the request of m"),
-        (an_instance("another"), "that nobody asked for"),
+        (an_instance("another"), "without a request"),
     ],
 )
 def test_why_a_stray_is_only_ended_is_told(machine: Instance, why: str) -> None:

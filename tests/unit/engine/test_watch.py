@@ -56,7 +56,7 @@ async def test_a_second_who_waits_for_one_watch_is_refused() -> None:
     with Watch({}, ["key"]) as watch:
         first = asyncio.create_task(watch.changed())
         await asyncio.sleep(0)
-        with pytest.raises(AssertionError, match="somebody waits for this watch already"):
+        with pytest.raises(AssertionError, match="another caller waits for this watch already"):
             await watch.changed()
         watch.wake()
         assert await first
