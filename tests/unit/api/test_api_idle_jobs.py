@@ -27,7 +27,7 @@ def test_a_job_that_asks_for_nothing_says_what_its_experiment_does(state: Experi
 def test_of_an_experiment_that_runs_elsewhere_it_is_not_said_that_it_has_ended(state: ExperimentState) -> None:
     elsewhere = an_experiment(3, state=state, unmanaged=True)
     assert reason_to_idle(a_job("j", ended=True), elsewhere) == (
-        "Its trials run outside of the cluster: it is in nobody's queue."
+        "Its trials run outside of the cluster: it is in no queue."
     )
     over = an_experiment(3, state=ExperimentState.COMPLETED, unmanaged=True)
     assert reason_to_idle(a_job("j", ended=True), over) == "It has ended."
