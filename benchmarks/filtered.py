@@ -37,7 +37,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
-    return on_databases("filtered", arguments, EXPERIMENTS, REPORTS, _measured)
+    return on_databases("filtered", arguments, {"experiments": EXPERIMENTS, "reports": REPORTS}, _measured)
 
 
 def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> list[Row]:

@@ -28,8 +28,8 @@ from playwright.sync_api import BrowserContext, Page
 
 from benchmarks import browser
 from benchmarks.cluster import Client, Cluster, cluster, experiment
+from benchmarks.reads import on_databases
 from benchmarks.report import Row, Spread, Target
-from support.postgres import find_programs, postgres_server
 
 TABS, SECONDS = 200, 60.0
 TRIALS, REPORTS_A_SECOND = 8, 10
@@ -38,18 +38,7 @@ LINES, POINTS_OF_A_LINE = 100, 1000
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pages")
-    parser.add_argument("--tabs", type=int, default=TABS)
-    parser.add_argument("--seconds", type=float, default=SECONDS)
-    parser.add_argument("--database", choices=("sqlite", "postgres"), default=None)
-    wanted = parser.parse_args(arguments or [])
-    rows: list[Row] = []
-    if wanted.database != "postgres":
-        rows += _measured("SQLite", None, wanted)
-    if wanted.database != "sqlite" and find_programs() is not None:
-        with postgres_server() as server:
-            rows += _measured("PostgreSQL", server.db_config(server.new_database()), wanted)
-    return rows
+    return on_databases("pages", arguments, {"tabs": TABS, "seconds": SECONDS}, _measured)
 
 
 def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Namespace) -> list[Row]:

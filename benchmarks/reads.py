@@ -41,20 +41,19 @@ VALIDATION_EVERY = 100
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:
-    return on_databases("reads", arguments, EXPERIMENTS, REPORTS, _measured)
+    return on_databases("reads", arguments, {"experiments": EXPERIMENTS, "reports": REPORTS}, _measured)
 
 
 def on_databases(
     program: str,
     arguments: list[str] | None,
-    experiments: int,
-    reports: int,
+    numbers: Mapping[str, float],
     measured: Callable[[str, Mapping[str, Any] | None, argparse.Namespace], list[Row]],
 ) -> list[Row]:
-    """Rows of each database that was asked for and is there; `experiments` and `reports` unless the arguments say others."""
+    """Rows of each database that was asked for and is there. `numbers` become flags of the same names, with these defaults."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}")
-    parser.add_argument("--experiments", type=int, default=experiments)
-    parser.add_argument("--reports", type=int, default=reports)
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--database", choices=("sqlite", "postgres"), default=None)
     wanted = parser.parse_args(arguments or [])
     rows: list[Row] = []
