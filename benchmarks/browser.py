@@ -71,7 +71,7 @@ def first_paint(tab: Page, path: str) -> float:
 
 
 def drawn(tab: Page, path: str, points: int) -> float:
-    """Milliseconds until each chart of the page shows at least so many points."""
+    """Milliseconds until each chart of the page shows at least `points` points."""
     _go(tab, path)
     tab.wait_for_selector("[data-source]", state="attached")
     taken: float = tab.evaluate(_DRAWN, points)

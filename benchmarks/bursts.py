@@ -1,4 +1,4 @@
-"""A mix of short work in bursts, and the least that such a mix costs somebody who knows it beforehand.
+"""A mix of short work in bursts, and the least cost of such a mix for a policy that knows it beforehand.
 
 Of the jobs 99 in 100 ask for one slot, the others for 2, 4 or 8; run times have a median of nine minutes and a long tail. People
 submit by day more than by night, a few jobs at a time and now and then some dozens (a sweep).
@@ -44,7 +44,7 @@ def bursty_jobs(seed: int = 0, *, jobs: int = JOBS, days: float = DAYS) -> tuple
 
 
 def _submissions(random: Random, jobs: int, days: float) -> Iterator[tuple[float, float, str]]:
-    """When, how long, and by whom. Half of what makes a run long is common to its burst."""
+    """Start, length and owner. Half of what makes a run long is common to its burst."""
     left, share = jobs, math.sqrt(0.5)
     while left > 0:
         at_s = random.uniform(0.0, days * 86_400.0)

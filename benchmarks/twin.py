@@ -186,7 +186,7 @@ def _defaults() -> list[Row]:
 
 
 def _bursts() -> list[Row]:
-    """Short single-slot work, beside what it would cost somebody who knows every gap and lets work wait as long."""
+    """Short single-slot work, beside the cost of a policy that knows every gap and lets work wait as long."""
     jobs = bursty_jobs(0)
     figures = simulate(Setting(pool=_default_pool(), jobs=jobs), "resolute").figures
     knowing = knows_every_gap(jobs, boot_s=DEFAULT_BOOT_S, wait_mean_s=figures.wait_mean_s)

@@ -168,7 +168,7 @@ class Account(ABC):
         """What is in no state, in the order in which it can be removed: what stands in another before that."""
 
     def orphaned_parts(self, planned: Sequence[Planned]) -> Iterator[Orphan]:
-        """What is in no state and no list of `orphans` has: it is told by a plan that is about to make it once more.
+        """What is in no state and in no list of `orphans`: a plan that is about to make it again names it.
 
         Nothing, where a cloud has no such check.
         """

@@ -1,4 +1,4 @@
-"""The mix of short work in bursts, and what it costs somebody who knows it beforehand."""
+"""The mix of short work in bursts, and its cost for a policy that knows it beforehand."""
 
 from __future__ import annotations
 

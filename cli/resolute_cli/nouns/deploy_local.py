@@ -39,7 +39,7 @@ DEFAULT_NAME = "determined"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 MOST_MACHINES = 4
-"""Of a local cluster that nobody sized: more share each processor's memory and disk, and train no faster."""
+"""Of a local cluster whose size was not given: more share each processor's memory and disk, and train no faster."""
 
 
 def instances_for(processors: int, slots_per_instance: int) -> int:
@@ -48,7 +48,7 @@ def instances_for(processors: int, slots_per_instance: int) -> int:
 
 
 def sized(gpus: int, processors: int, slots_per_instance: int | None, max_instances: int | None) -> tuple[int, int]:
-    """Slots of each machine, and most machines at a time. GPUs that nobody shared out are all in one machine, where the
+    """Slots of each machine, and most machines at a time. GPUs that were not divided are all in one machine, where the
     processes of one training reach each other best. Raises `UsageError` for more slots than there are GPUs."""
     slots = slots_per_instance or (max(1, gpus // max_instances) if gpus and max_instances else gpus or 1)
     most = max_instances or (gpus // slots if gpus else instances_for(processors, slots))
@@ -278,7 +278,7 @@ def start_agent(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _certificate_here(cluster: Path, args: argparse.Namespace) -> str:
-    """Of the master of this cluster, where the agent is for it: then nobody has to say that it serves TLS."""
+    """Of the master of this cluster, where the agent is for it: then no flag has to say that it serves TLS."""
     master = read_cluster(cluster)
     if master is None or not master.cert_file or args.master_host not in LOOPBACK:
         return ""

@@ -12,7 +12,7 @@ from resolute_deploy.gcp.preflight import hourly_cost
 
 
 def emulated(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """What the master's machine and the tasks are told of an emulator."""
+    """The environment by which the master's machine and the tasks reach an emulator."""
     named = {name: environ[name] for name in MACHINE.passed_variables if environ.get(name)}
     return {"environment": named} if named else {}
 

@@ -190,7 +190,7 @@ def _accounts(api: GoogleApi, place: Place, name: str) -> Iterator[Found]:
 
 
 def _roles(api: GoogleApi, place: Place, name: str) -> Iterator[Found]:
-    """A role that was deleted is told of for a month."""
+    """The API lists a deleted role for a month."""
     for part in ("look", "machines", "database"):
         role = f"{name.replace('-', '_')}_{part}"
         path = f"projects/{place.project}/roles/{role}"
