@@ -31,7 +31,11 @@ DIRECTORY = "tls"
 
 
 class Tls:
-    """Of one master. `context` is the same one all the time: new connections see a certificate that has been exchanged."""
+    """Of one master. `context` is the same one all the time: new connections see a certificate that has been exchanged.
+
+    A certificate is loaded into a context of its own, which each handshake takes: OpenSSL does not protect a context from
+    handshakes that use it while another thread loads a certificate into it.
+    """
 
     def __init__(self, config: MasterConfig, clock: Clock) -> None:
         """Blocking; nothing is made before `prepare`."""
@@ -40,9 +44,9 @@ class Tls:
         self._names = names_of(config)
         own = not self._tls.cert
         self._authority = Authority(own_directory(config), cluster_name=config.cluster_name) if own else None
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
+        self.context = _new_context()
+        self.context.sni_callback = self._choose  # called for callers that name no server too
+        self._served = self.context
         self.trust = Trust()
         self._seen: tuple[float, ...] = ()
 
@@ -60,7 +64,7 @@ class Tls:
         if self._authority is not None:
             self._authority.prepare(self._names, self._clock.now())
         self._seen = self._moments()
-        self._load(self.context)
+        self._served = self._loaded()
         self.trust = self._trusted()
 
     def describe(self) -> None:
@@ -82,9 +86,9 @@ class Tls:
                 log.info("the master's certificate has been renewed")
             now = self._moments()
             if now != self._seen:
-                self._load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))  # half of an exchange is refused here
-                self._load(self.context)
+                served = self._loaded()  # refuses the half of an exchange
                 self._seen, self.trust = now, self._trusted()
+                self._served = served
                 log.info("serving the certificate that is in %s now", self._chain)
         except (InvalidInput, OSError) as error:
             log.warning("the certificate that was loaded before goes on: %s", error)
@@ -102,7 +106,12 @@ class Tls:
         files = [self._chain, *([Path(self._tls.key), Path(self._tls.ca)] if self._authority is None else [])]
         return tuple(os.stat(path).st_mtime_ns if path.is_file() else 0 for path in files)
 
-    def _load(self, context: ssl.SSLContext) -> None:
+    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = self._served
+
+    def _loaded(self) -> ssl.SSLContext:
+        """A new context with the certificate and key that the files hold now. Raises `InvalidInput`."""
+        context = _new_context()
         try:
             context.load_cert_chain(self._chain, self._key, password=_no_password)
         except (OSError, ValueError) as error:
@@ -110,6 +119,7 @@ class Tls:
                 f"security.tls: cannot use cert {self._chain} with key {self._key or self._chain}: {error}; give a PEM file "
                 "with the certificate and those that vouch for it, and the file of its key without a passphrase"
             ) from error
+        return context
 
     def _trusted(self) -> Trust:
         if self._authority is not None:
@@ -134,6 +144,13 @@ class Tls:
         end = ends_at(pem)
         if (end - self._clock.now()).total_seconds() < ENDS_SOON_S:
             log.warning("security.tls.cert: the certificate in %s ends at %s; renew it", self._chain, end.isoformat())
+
+
+def _new_context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _no_password() -> str:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 
-@contextmanager
-def open_to_everybody(directory: Path) -> Iterator[None]:
-    """Everybody may enter the directory and those above it, below `/tmp`."""
-    changed: list[tuple[Path, int]] = []
+def open_to_everybody(directory: Path) -> None:
+    """Everybody may enter the directory and those above it, below `/tmp`.
+
+    They stay open: the tests of other processes are below the same directories.
+    """
     for each in (directory, *directory.parents):
         mode = each.stat().st_mode & 0o7777
         if mode & 0o011 != 0o011:
-            changed.append((each, mode))
             each.chmod(mode | 0o055)
-    try:
-        yield
-    finally:
-        for each, mode in changed:
-            if each.exists():
-                each.chmod(mode)

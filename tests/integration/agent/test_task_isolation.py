@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,10 @@ async def runtime(tmp_path: Path) -> AsyncIterator[ProcessRuntime]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
+def place(tmp_path: Path) -> Path:
     """A directory that every user of the machine may enter, below one that is hidden from nobody."""
-    with open_to_everybody(tmp_path):
-        yield tmp_path
+    open_to_everybody(tmp_path)
+    return tmp_path
 
 
 async def told(runtime: ProcessRuntime, command: str, name: str = "c1", **changes: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import venv
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -126,10 +126,10 @@ async def test_a_python_that_is_none_fails_the_task_in_words(runtime: Runtime, p
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Path]:
+def place(tmp_path: Path) -> Path:
     """A directory that every user of the machine may enter."""
-    with open_to_everybody(tmp_path):
-        yield tmp_path
+    open_to_everybody(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

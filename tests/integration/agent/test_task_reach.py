@@ -49,6 +49,7 @@ async def test_a_link_that_is_swapped_after_the_check_is_not_followed(
         return ""
 
     monkeypatch.setattr(process, "refused_path", checked_and_swapped)
-    with open_to_everybody(tmp_path), pytest.raises(LaunchRefused, match="holds the state of the agent"):
+    open_to_everybody(tmp_path)
+    with pytest.raises(LaunchRefused, match="holds the state of the agent"):
         mounts = (BindMount(host_path=str(link), container_path="/tmp/mounted"),)
         await runtime.start(a_container("exit 0", options=ContainerOptions(mounts=mounts)), a_context())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import ssl
@@ -155,6 +156,36 @@ async def test_a_certificate_that_is_exchanged_is_served_without_a_new_start(tmp
                         await asyncio.sleep(0.05)
         finally:
             watching.cancel()
+
+
+async def test_no_certificate_is_loaded_into_a_context_that_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL ends the process when a thread loads a certificate into a context that a handshake uses at that moment."""
+    loaded: list[ssl.SSLContext] = []
+
+    load = ssl.SSLContext.load_cert_chain
+
+    def recorded(context: ssl.SSLContext, *args: Any, **options: Any) -> None:
+        loaded.append(context)
+        load(context, *args, **options)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", recorded)
+    tls = made(tmp_path)
+    trust = ssl.create_default_context(cafile=tls.trust.file)
+    async with a_server(tls) as (_, port):
+        watching = asyncio.create_task(tls.watch(0.0))
+        try:
+            for exchanged in range(3):
+                served = len(loaded)
+                os.utime(tmp_path / "tls" / "server.pem", (exchanged, exchanged))
+                async with asyncio.timeout(30):
+                    while len(loaded) == served:
+                        assert await post(port, trust) == "https "
+        finally:
+            watching.cancel()
+    assert len(loaded) >= 4 and len(set(map(id, loaded))) == len(loaded)
+    assert tls.context not in loaded
 
 
 def test_what_cannot_be_served_is_refused_by_its_key(tmp_path: Path) -> None:
