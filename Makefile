@@ -79,8 +79,8 @@ hostile: $(VENV)/dev.ready
 deploy-faults: $(VENV)/dev.ready # `det deploy aws up` and `down` killed at seeded moments; KILLS=20 each
 	RESOLUTE_DEPLOY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -n $(WORKERS) tests/nightly/test_deploy_faults.py
 
-nightly: $(VENV)/dev.ready # what takes too long for a push
-	$(BIN)/python -m pytest -n $(WORKERS) tests/nightly
+nightly: $(VENV)/dev.ready $(COMPAT)/ready # everything, with what takes too long for a push
+	RESOLUTE_TEST_EFFORT=night $(BIN)/python -m pytest -n $(WORKERS) tests tests/nightly
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
 	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable

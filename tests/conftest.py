@@ -6,6 +6,7 @@ part is missing is not run and is named at the end together with what to install
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -23,6 +24,7 @@ from xdist.scheduler import LoadFileScheduling
 from support.booted_machines import can_boot
 from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
+from support.effort import NIGHT
 from support.new_db import NewDb
 from support.object_stores import azurite
 from support.postgres import PostgresServer, find_programs, postgres_server
@@ -99,6 +101,10 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not NIGHT:
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     if hasattr(config, "workerinput"):  # one of several workers: the last ones to run must be short
         items.sort(key=_turn)
     for item in items:
@@ -135,6 +141,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if os.environ.get("RESOLUTE_TEST_REQUIRE") == "all" and exitstatus == 0 and _not_run(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives until the end: no collection of garbage in a test looks at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -109,6 +109,7 @@ def test_with_tls_everything_is_asked_for_by_https_and_a_machine_trains(det: Det
 
 
 @pytest.mark.needs("postgres")
+@pytest.mark.nightly
 def test_a_master_with_an_agent_keeps_its_work_in_postgresql(
     det: Det, tmp_path: Path, postgres: PostgresServer
 ) -> None:

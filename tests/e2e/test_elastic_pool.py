@@ -163,7 +163,10 @@ def launched_machines(cluster: LiveCluster) -> dict[str, str]:
     return tokens
 
 
-@pytest.mark.parametrize("moment", ["instance.json", "host.json"], ids=["created", "booting"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("instance.json", id="created", marks=pytest.mark.nightly), pytest.param("host.json", id="booting")],
+)
 def test_a_master_killed_during_a_launch_finds_every_machine_and_launches_none_twice(
     tmp_path: Path, moment: str, every_new_db: NewDb
 ) -> None:

@@ -19,6 +19,7 @@ def assert_harmless(verdict: Verdict, budget: int) -> None:
     assert len(verdict.rows) == 11, "not everybody attacked"
 
 
+@pytest.mark.nightly
 def test_attackers_get_nothing_from_a_master_on_sqlite(tmp_path: Path) -> None:
     assert_harmless(attack(tmp_path / "cluster", seed=SEED, budget=1_000), 1_000)
 

@@ -17,14 +17,16 @@ from campaign.strikes import Kind
 
 from resolute.testing.diary import read_diary
 from support.diary_checker import check
+from support.effort import repeated
 from support.live import kill, live_cluster, record_of, until
 from support.new_db import NewDb
 from support.postgres import PostgresServer, postgres_server
 
 SEED = 20260101
+EACH = repeated(push=2, night=5)
 KILLS = {
-    "sqlite": {Kind.MASTER: 6, Kind.AGENT: 5, Kind.TASK: 5, Kind.MACHINE: 4},
-    "postgres": {Kind.MASTER: 4, Kind.AGENT: 4, Kind.TASK: 4, Kind.MACHINE: 4, Kind.DATABASE: 8},
+    "sqlite": {Kind.MASTER: EACH + 1, Kind.AGENT: EACH, Kind.TASK: EACH, Kind.MACHINE: EACH},
+    "postgres": {Kind.MASTER: EACH, Kind.AGENT: EACH, Kind.TASK: EACH, Kind.MACHINE: EACH, Kind.DATABASE: 2 * EACH},
 }
 
 

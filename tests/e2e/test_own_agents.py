@@ -14,10 +14,11 @@ import yaml
 
 from resolute.client import Resolute
 from resolute.errors import PermissionDenied
+from support.effort import repeated
 from support.live import LiveCluster, client_of, until
 
 COMMAND = "det agent join-token"
-KILLS = 8
+KILLS = repeated(push=4, night=8)
 
 
 class Machine:
@@ -121,7 +122,7 @@ def test_agent_and_master_are_killed_at_any_moment_of_the_join_and_the_machine_i
     token_file = tmp_path / "cluster" / "state" / "join-token"
     machine = Machine(tmp_path / "own", cluster.port, join_token_file=str(token_file))
     try:
-        for number, after_s in zip(range(KILLS), itertools.count(0.3, 0.15), strict=False):
+        for number, after_s in zip(range(KILLS), itertools.count(0.3, 1.2 / KILLS), strict=False):
             machine.config |= {"agent_id": f"own-{number}", "state_dir": str(tmp_path / f"state-{number}")}
             machine.start()
             time.sleep(after_s)

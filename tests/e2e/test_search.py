@@ -56,9 +56,7 @@ def twin(x: float, steps: int) -> list[float]:
     return [x + draw.random() / 100 for _ in range(steps)]
 
 
-def test_a_search_promotes_over_machines_that_leave_and_a_master_that_is_killed(
-    tmp_path: Path, every_new_db: NewDb
-) -> None:
+def test_a_search_promotes_over_machines_that_leave_and_a_master_that_is_killed(tmp_path: Path, new_db: NewDb) -> None:
     provider = {
         "type": "local",
         "slots_per_instance": 1,
@@ -66,7 +64,7 @@ def test_a_search_promotes_over_machines_that_leave_and_a_master_that_is_killed(
         "max_idle_agent_period": "60s",
         "interruptions": [{"instance": 1, "after_steps": 3, "notice": "5s"}],
     }
-    with live_cluster(tmp_path, pool={"provider": provider}, **every_new_db()) as cluster:
+    with live_cluster(tmp_path, pool={"provider": provider}, **new_db()) as cluster:
         experiment = cluster.client.create_experiment(
             {
                 "name": "promoting",

@@ -19,6 +19,7 @@ from resolute_master.domain.worth import ORDINARY, Worth, ranked
 from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from support.effort import repeated
 from support.pool_promises import check_all, returned
 from support.pools import NOW, a_job, a_policy, an_agent, applied, closed, gone, waiting
 
@@ -244,7 +245,9 @@ class PoolOverTime(RuleBasedStateMachine):
         event(f"{kind}: {many} evictions or more")
 
 
-PoolOverTime.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+PoolOverTime.TestCase.settings = settings(
+    max_examples=repeated(push=35, night=100), stateful_step_count=30, deadline=None
+)
 
 
 class TestPoolOverTime(PoolOverTime.TestCase):

@@ -15,12 +15,17 @@ from resolute_master.scheduler.plan import HoldKind, Preemption
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import Supply
+from support.effort import repeated
 from support.pool_promises import check_all, returned, standing
 from support.pools import applied, gone
 from support.random_pools import World, crowded_worlds, drained_worlds, worlds
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=repeated(push=150, night=400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(worlds())
 def test_every_plan_keeps_the_promises(world: World) -> None:
     snapshot = world.snapshot()
@@ -28,7 +33,7 @@ def test_every_plan_keeps_the_promises(world: World) -> None:
     check_all(snapshot, plan)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=repeated(push=150, night=400), deadline=None)
 @given(crowded_worlds())
 def test_every_plan_of_a_crowded_pool_keeps_the_promises(world: World) -> None:
     snapshot = world.snapshot()
@@ -36,7 +41,7 @@ def test_every_plan_of_a_crowded_pool_keeps_the_promises(world: World) -> None:
     check_all(snapshot, plan)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeated(push=100, night=200), deadline=None)
 @given(drained_worlds())
 def test_every_plan_of_a_pool_with_drained_slots_keeps_the_promises(world: World) -> None:
     snapshot = world.snapshot()

@@ -18,7 +18,7 @@ from support.sim_mutations import (
 
 
 def first_caught(mutation: Mutation) -> Outcome | None:
-    for seed in range(mutation.seeds):
+    for seed in sorted(range(mutation.seeds), key=lambda seed: seed != mutation.first):
         outcome = simulate(seed, weather=mutation.weather, snapshot_every=1, deadlines=mutation.deadlines)
         if outcome.violations:
             return outcome

@@ -48,6 +48,8 @@ class Mutation:
     caught_by: tuple[str, ...]
     weather: Weather | None = None
     seeds: int = field(default=25)
+    first: int = 0
+    """The seed that is tried first: its world noticed the mutation when it was last looked for."""
     deadlines: bool = False
     """It shows in worlds whose work has deadlines that can be kept."""
 
@@ -274,6 +276,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="requeue a lost allocation without stopping its container",
+        first=20,
         apply=requeue_without_stopping,
         caught_by=("safety: one run of a trial at a time",),
     ),
@@ -287,6 +290,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="ignore machines that are still starting",
+        first=2,
         apply=ignore_starting_machines,
         caught_by=("economy: launches are needed",),
     ),
@@ -325,6 +329,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="count half of what work costs",
+        first=12,
         apply=count_half_of_what_work_costs,
         caught_by=("economy: limits are kept",),
         weather=CALM,
@@ -338,6 +343,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="keep machines warm for longer than they may cost",
+        first=12,
         apply=keep_machines_warm_for_longer_than_they_may_cost,
         caught_by=("economy: machines are given back",),
         weather=CALM,
@@ -350,12 +356,14 @@ MUTATIONS = (
     ),
     Mutation(
         name="book machines at the price of their launch",
+        first=2,
         apply=book_machines_at_the_price_of_their_launch,
         caught_by=("economy: accounts equal the bill",),
         weather=RESTLESS_MARKET,
     ),
     Mutation(
         name="let work pay the price of its start",
+        first=3,
         apply=let_work_pay_the_price_of_its_start,
         caught_by=("reference: work pays what its machines cost",),
         weather=RESTLESS_MARKET,
@@ -368,6 +376,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="wait for spot for ever",
+        first=5,
         apply=wait_for_spot_for_ever,
         caught_by=("economy: deadlines are kept",),
         weather=NO_SPOT,
@@ -376,6 +385,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="keep one machine more than the pool is to keep",
+        first=8,
         apply=keep_one_machine_too_many,
         caught_by=("economy: machines are given back", "liveness: everything settles"),
         weather=CALM,

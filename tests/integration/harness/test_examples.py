@@ -20,6 +20,15 @@ from support.harness_tasks import Tasks
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 CONFIGURATIONS = sorted(path for path in EXAMPLES.glob("*/*.yaml") if path.parent.name != "distributed")
 """Two ranks train the distributed one: `tests/e2e/test_distributed.py`."""
+OF_ONE_PROGRAM = ("digits_pytorch", {"const", "promoting"})
+"""Its other configurations differ in the searcher alone: `make nightly` runs them."""
+
+
+def _tried(path: Path) -> Any:
+    directory, every_time = OF_ONE_PROGRAM
+    at_night = path.parent.name == directory and path.stem not in every_time
+    name = f"{path.parent.name}-{path.stem}"
+    return pytest.param(path, id=name, marks=[pytest.mark.nightly] if at_night else [])
 
 
 def reports(directory: Path) -> list[dict[str, Any]]:
@@ -44,7 +53,7 @@ def sampled(hparams: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", map(_tried, CONFIGURATIONS))
 def test_configurations_fit_their_programs(master: FakeMaster, tasks: Tasks, tmp_path: Path, path: Path) -> None:
     """A few steps as a managed trial: the searcher's metric is among those reported, the length is kept."""
     config = yaml.safe_load(path.read_text())

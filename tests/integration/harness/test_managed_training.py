@@ -35,7 +35,7 @@ def variables(master: FakeMaster, root: Path, run: int, *, latest: str | None = 
     )
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_lengths_of_the_search_are_trained_one_after_the_other(
     master: FakeMaster, tasks: Tasks, tmp_path: Path, expected: dict[str, dict[int, float]], killed: bool
 ) -> None:
@@ -130,6 +130,7 @@ def test_preempted_and_killed_runs_report_what_one_run_would(
     assert newest(master)[0] == LENGTH and master.stored.progress[-1] == 1.0
 
 
+@pytest.mark.nightly
 def test_a_gang_of_two_trains_and_both_restore_their_randomness(
     master: FakeMaster, tasks: Tasks, tmp_path: Path
 ) -> None:

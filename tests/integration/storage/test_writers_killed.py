@@ -16,9 +16,10 @@ import pytest
 from resolute.storage import CheckpointStorage, DirectoryStorage, Manifest, Verify, storage_from_config, verify
 from resolute.storage.directory import IN_USE
 from resolute.storage.objects import ObjectStorage
+from support.effort import repeated
 from support.object_stores import STORES, ObjectStore, a_place
 
-KILLS = 40
+KILLS = repeated(push=20, night=40)
 """On each of five stores."""
 
 

@@ -82,8 +82,9 @@ def selection(pages: Sequence[str], shift: int) -> Iterator[tuple[str, str, int,
         return
     for place, path in enumerate(pages):
         for number, role in enumerate(ROLES):
-            if (place + number + shift) % 3 and path in EVERYWHERE and role:
-                continue  # the two other amounts open it for this role
+            shared = 3 if path in EVERYWHERE else 2  # amounts of objects with which there is such a page
+            if (place + number + shift) % shared and role:
+                continue  # another amount opens it for this role
             width = WIDTHS[(place + 2 * number + shift) % 3]
             yield path, role, width, THEMES[(place // 3 + number + shift) % 2]
 
