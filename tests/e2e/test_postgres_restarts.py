@@ -54,11 +54,11 @@ def _away(server: PostgresServer, cluster: LiveCluster) -> None:
     """For a while: the master says that it is not ready, and lives."""
     server.stop()
     try:
-        until("it is said", lambda: httpx.get(f"{cluster.url}/ready", timeout=10).status_code == 503)
+        until("it is said", lambda: httpx.get(f"{cluster.url}/ready", timeout=10, verify=False).status_code == 503)
         time.sleep(AWAY_S)
     finally:
         server.start()
-    until("the master is ready again", lambda: httpx.get(f"{cluster.url}/ready", timeout=10).status_code == 200)
+    until("the master is ready again", lambda: httpx.get(f"{cluster.url}/ready", timeout=10, verify=False).status_code == 200)
 
 
 def _replays(url: str, config_file: Path) -> None:

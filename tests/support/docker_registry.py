@@ -51,7 +51,7 @@ auth: {{htpasswd: {{realm: test, path: {directory}/htpasswd}}}}
             end = time.monotonic() + 30
             while True:
                 try:
-                    httpx.get(f"http://{self.address}/v2/")
+                    httpx.get(f"http://{self.address}/v2/", verify=False)
                     break
                 except httpx.TransportError:
                     assert time.monotonic() < end and process.poll() is None, (self._directory / "log").read_text()
