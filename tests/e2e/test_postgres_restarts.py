@@ -58,7 +58,10 @@ def _away(server: PostgresServer, cluster: LiveCluster) -> None:
         time.sleep(AWAY_S)
     finally:
         server.start()
-    until("the master is ready again", lambda: httpx.get(f"{cluster.url}/ready", timeout=10, verify=False).status_code == 200)
+    until(
+        "the master is ready again",
+        lambda: httpx.get(f"{cluster.url}/ready", timeout=10, verify=False).status_code == 200,
+    )
 
 
 def _replays(url: str, config_file: Path) -> None:

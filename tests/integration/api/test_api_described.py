@@ -106,6 +106,7 @@ async def _schemathesis(world: World, config: Path) -> tuple[int, str]:
         *("--url", str(world.server.make_url("/")).rstrip("/"), "-H", f"Authorization: Bearer {world.token}"),
         *("--checks", CHECKS, "--phases", "coverage,fuzzing", "--max-examples", str(EXAMPLES), "--seed", "1"),
         *("--exclude-path-regex", HELD, "--request-timeout", "20", "--max-time", str(SECONDS), "--no-color"),
+        cwd=config.parent,  # it keeps what it found in the directory it runs in
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
