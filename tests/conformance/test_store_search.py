@@ -11,12 +11,14 @@ import pytest
 
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.change import Entity
+from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, PoolName, TrialId, UserId
 from resolute_master.domain.trial import Trial, Validation
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from resolute_master.store.search_filter import (
     FIELDS,
+    Group,
     Kind,
     SearchQuery,
     Statistic,
@@ -212,6 +214,39 @@ async def test_what_a_project_has_to_search_by(store: Store) -> None:
     assert ("training", "a b", "number") in await store.metric_names(None)
     assert await store.metric_names(99) == () and await store.labels(99) == ()
     assert set(await store.labels(None)) == {"red", "blue", "Green"}
+
+
+async def test_the_ranges_of_what_the_best_trials_of_a_project_reached(store: Store) -> None:
+    memory = MemoryStore()
+    for each in (store, memory):
+        await _fill(each)
+    found = await store.result_ranges(1)
+    assert found == await memory.result_ranges(1) and len(found) > 8
+    best = [e.best_validation for e in _entities() if isinstance(e, Experiment) and e.project_id == 1]
+    told = [value for value in best if value is not None and value == value]
+    assert found["searcherMetricsVal"] == (min(told), max(told))
+    ends = (await _smallest_loss_of_first(store, "asc"), await _smallest_loss_of_first(store, "desc"))
+    assert found["validation.loss.min"] == ends, "as a search orders them"
+    assert await store.result_ranges(99) == {}
+
+
+async def _smallest_loss_of_first(store: Store, direction: str) -> float:
+    """Of the experiment of project 1 that comes first by it."""
+    everything, sort = Group(any=False, parts=()), parse_sort(f"validation.loss.min={direction}", Table.EXPERIMENTS)
+    page = await store.search_experiments(SearchQuery(filter=everything, sort=sort, project_id=1, usernames={}))
+    assert page.rows[0].best_trial is not None
+    ((chunk,),) = (await store.metric_chunks([page.rows[0].best_trial], ["validation"])).values()
+    return chunk.names["loss"].low
+
+
+async def test_the_metadata_of_runs_of_a_project(store: Store) -> None:
+    metadata: list[dict[str, Any]] = [{"a": "x", "b": 1}, {"a": None}, {"b": "y"}, {"a": {"c": ["z"]}}]
+    trials = [a_trial(n, metadata=each, request_id=f"r{n}", task_id=f"1.r{n}") for n, each in enumerate(metadata, 1)]
+    other = a_trial(9, experiment=2, metadata={"a": "elsewhere"}, request_id="r", task_id="2.r")
+    entities = (an_experiment(1, project_id=1), an_experiment(2, project_id=2), *trials, other)
+    await store.commit(a_change(1, upserts=entities))
+    assert sorted(await store.run_metadata(1, "a"), key=str) == [metadata[3], metadata[0]][::-1]
+    assert await store.run_metadata(1, "absent") == ()
 
 
 async def test_the_hyperparameters_of_a_deleted_trial_are_forgotten(store: Store) -> None:

@@ -85,6 +85,7 @@ class Scene:
             "externalExperimentId": "outside",
             "externalTrialId": "first",
             "label": "new",
+            "key": "UNCAT",
         }
 
     def _bodies(self, who: Who) -> Mapping[str, Any]:

@@ -52,6 +52,7 @@ from resolute_master.api.resources import (
     unmanaged,
     user_settings,
     users,
+    validation_history,
     why,
     workspaces,
 )
@@ -65,6 +66,7 @@ ROUTES: tuple[Route, ...] = (
     *metric_batches.ROUTES,
     *compare_trials.ROUTES,
     *metric_streams.ROUTES,
+    *validation_history.ROUTES,
     *timeline.ROUTES,
     *trials.ROUTES,
     *unmanaged.ROUTES,

@@ -66,6 +66,14 @@ def need_project(state: State, id_: int) -> Project:
     return found
 
 
+def project_with_key(state: State, key: str) -> Project:
+    """Large and small letters are the same."""
+    found = next((one for one in projects(state) if one.key == key.upper()), None)
+    if found is None:
+        raise NotFound("project with the key", key)
+    return found
+
+
 def project_named(state: State, workspace: str, project: str) -> Project:
     """Raises `InvalidInput` with what there is, for the configuration of an experiment names them so."""
     place = next((one for one in workspaces(state) if one.name == workspace), None)

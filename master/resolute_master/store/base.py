@@ -29,6 +29,7 @@ from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, St
 from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.store.metric_chunks import Chunk
+from resolute_master.store.result_ranges import Ranges
 from resolute_master.store.search_filter import SearchQuery
 
 Row = TypeVar("Row")
@@ -333,6 +334,15 @@ class Store(Protocol):
 
     async def metric_names(self, project_id: int | None) -> tuple[tuple[str, str, str], ...]:
         """Group, name and type of what trials of a project, or all, have reported; each once, in order."""
+        ...
+
+    async def result_ranges(self, project_id: int) -> Ranges:
+        """Of the best trials of a project's experiments, by column of the search (`searcherMetricsVal`, `GROUP.METRIC.min`): the
+        smallest and the largest value; without what no trial has a number of."""
+        ...
+
+    async def run_metadata(self, project_id: int, key: str) -> tuple[Mapping[str, Any], ...]:
+        """Of the runs of a project that have a value under this key, by which `search_filter` must be able to look up."""
         ...
 
     async def labels(self, project_id: int | None) -> tuple[str, ...]:

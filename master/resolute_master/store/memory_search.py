@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import Page
 from resolute_master.store.metric_chunks import Chunk, names_in, to_text
+from resolute_master.store.result_ranges import Ranges, ranges_of
 from resolute_master.store.search_filter import SearchQuery, flat_hyperparameters
 from resolute_master.store.search_rows import SearchRow, searched
 
@@ -76,6 +78,24 @@ class MemorySearch:
         trials = [each.id for each in self._all(Trial) if each.experiment_id in experiments]
         found = (item for trial in trials for item in self._chunks_of(trial).items())
         return names_in((group, to_text(chunks[-1].names)) for (_, group), chunks in found)
+
+    async def result_ranges(self, project_id: int) -> Ranges:
+        experiments = self._of_project(project_id).values()
+        best = sorted({each.best_trial for each in experiments if each.best_trial is not None})
+        rows = [
+            (trial, group, to_text(chunk.names))
+            for trial in best
+            for (_, group), chunks in sorted(self._chunks_of(trial).items())
+            for chunk in chunks
+        ]
+        values = [each.best_validation for each in experiments if each.best_validation is not None]
+        finite = [value for value in values if math.isfinite(value)]
+        return ranges_of(rows, (min(finite), max(finite)) if finite else None)
+
+    async def run_metadata(self, project_id: int, key: str) -> tuple[Mapping[str, Any], ...]:
+        experiments = self._of_project(project_id)
+        found = (each.metadata for each in self._all(Trial) if each.experiment_id in experiments)
+        return tuple(metadata for metadata in found if metadata.get(key) is not None)
 
     async def labels(self, project_id: int | None) -> tuple[str, ...]:
         every = Counter(label for each in self._of_project(project_id).values() for label in set(each.labels))

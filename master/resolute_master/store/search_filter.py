@@ -328,18 +328,18 @@ def column_of(name: str, table: Table, at: str) -> Column:
         return Field(name=name, kind=fields[name])
     prefix, dot, rest = name.partition(".")
     if prefix == "hp" and rest:
-        return Hyperparameter(name=_plain(rest, at))
+        return Hyperparameter(name=searchable(rest, at))
     metric, last_dot, statistic = rest.rpartition(".")
     if dot and last_dot and metric and prefix and statistic in [each.value for each in Statistic]:
-        return Metric(group=_plain(prefix, at), name=_plain(metric, at), statistic=Statistic(statistic))
+        return Metric(group=searchable(prefix, at), name=searchable(metric, at), statistic=Statistic(statistic))
     raise InvalidInput(
         f"{at}: {_shown(name)} is no column; use hp.<name>, <group>.<metric>.<{'|'.join(Statistic)}>, "
         f"or one of {', '.join(fields)}"
     )
 
 
-def _plain(name: str, at: str) -> str:
-    """Names with these characters cannot be looked up in every database."""
+def searchable(name: str, at: str) -> str:
+    """The same name. Names with these characters cannot be looked up in every database."""
     if any(character in name for character in '"\\\x00'):
         raise InvalidInput(
             f"{at}: {_shown(name)} has a quotation mark, a backslash or NUL, by which nothing can be searched"

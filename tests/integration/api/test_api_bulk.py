@@ -129,9 +129,6 @@ async def test_projects_that_were_looked_at_are_told_the_newest_first(world: Wor
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/api/v1/projects/key/ABC"),
-        ("GET", "/api/v1/projects/1/experiments/metric-ranges"),
-        ("GET", "/api/v1/projects/1/metadata/a"),
         ("GET", "/api/v1/master/telemetry"),
         ("POST", "/api/v1/trials/1/training_metrics"),
     ],

@@ -55,6 +55,20 @@ async def test_logs_go_when_their_time_has_come(tmp_path: Path) -> None:
         assert await lines(world, kept) == 0
 
 
+async def test_how_many_days_logs_are_still_kept(tmp_path: Path) -> None:
+    clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
+    async with an_api(tmp_path, clock=clock, config={"retention_policy": {"log_retention_days": 2}}) as world:
+        trial = await ended(world)
+        path, left = f"/api/v1/trials/{trial.id}/remaining_log_retention_days", []
+        for days in (0, 0.5, 1, 0.5, 9):
+            clock.advance(days * DAY_S)
+            world.token = await world.login("ada")
+            left.append((await world.get(path))["remainingDays"])
+        assert left == [2, 2, 1, 0, 0]
+        await world.call("PUT", f"/api/v1/trials/{trial.id}/retain_logs", {"trialId": trial.id, "numDays": -1})
+        assert await world.get(path) == {"remainingDays": -1}
+
+
 async def test_without_a_word_logs_are_kept_for_ever(tmp_path: Path) -> None:
     clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
     async with an_api(tmp_path, clock=clock) as world:

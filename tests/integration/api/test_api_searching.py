@@ -62,6 +62,9 @@ async def test_experiments_are_searched_with_their_best_trial(world: World) -> N
     )
     everything = await world.post("/api/v1/experiments-search", {"sort": "searcherMetricsVal=asc"})
     assert [each["bestTrial"] is None for each in everything["experiments"]] == [False, True]
+    ranges = (await world.get("/api/v1/projects/1/experiments/metric-ranges"))["ranges"]
+    columns = ("searcherMetricsVal", *(f"validation.loss.{each}" for each in ("last", "max", "mean", "min")))
+    assert ranges == [{"metricsName": name, "min": 0.5, "max": 0.5} for name in columns]
 
 
 async def test_a_bad_filter_is_refused_with_its_place(world: World) -> None:
@@ -85,3 +88,28 @@ async def test_a_project_names_its_columns(world: World) -> None:
         await world.post("/api/v1/experiments-search", {"sort": f"{name}=asc", "projectId": 1})
     assert (await world.get("/api/v1/experiment/labels"))["labels"][0] == "all"
     assert (await world.get("/api/v1/experiment/labels?projectId=99"))["labels"] == []
+
+
+async def test_the_texts_in_the_metadata_of_a_projects_runs(world: World) -> None:
+    agent = await world.agent()
+    trial, _, task = await world.started(agent)
+    metadata = {"data": {"set": ["mnist", "digits", 1], "size": 3}, "who": "ada"}
+    await world.post(f"/api/v1/runs/{trial.id}/metadata", {"runId": trial.id, "metadata": metadata}, task=task)
+    path = "/api/v1/projects/{}/metadata/{}"
+    for project, key, values in (
+        (1, "data.set", ["digits", "mnist"]),
+        (1, "who", ["ada"]),
+        (1, "data.size", []),
+        (1, "who.else", []),
+        (1, "absent", []),
+    ):
+        assert await world.get(path.format(project, key)) == {"values": values}
+    assert "quotation mark" in await world.error("GET", path.format(1, "a%22b"), status=400)
+    await world.error("GET", path.format(99, "who"), status=404)
+
+
+async def test_a_project_is_found_by_its_key(world: World) -> None:
+    project = (await world.get("/api/v1/projects/1"))["project"]
+    for key in ("UNCAT", "uncat"):
+        assert await world.get(f"/api/v1/projects/key/{key}") == {"project": project}
+    assert "key 'NONE' not found" in await world.error("GET", "/api/v1/projects/key/NONE", status=404)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from resolute_master.api.http.limits import (
     MAX_DATAPOINTS,
@@ -16,6 +19,8 @@ from resolute_master.api.http.limits import (
 )
 from resolute_master.api.reading import series as series_module
 from resolute_master.api.reading.series import series, thinned
+from resolute_master.api.resources import validation_history
+from resolute_master.api.resources.validation_history import improvements
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.store import metric_chunks
@@ -245,3 +250,39 @@ async def test_pages_of_the_timeline_are_cut_out_of_the_whole(world: World) -> N
 
 async def test_chunks_are_as_large_as_the_series_needs() -> None:
     assert metric_chunks.capacity(0) * 4 <= series_module.READ_WHOLE
+
+
+async def test_the_history_of_an_experiment_has_what_was_better_than_all_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = await _trial(world)
+    path = f"/api/v1/experiments/{trial.experiment_id}/validation-history"
+    assert await world.get(path) == {"validationHistory": []}
+    losses: list[Any] = ["NaN", 3.0, 4.0, None, 2.0, 2.0, "text", 1.5]
+    reports = [
+        a_report(step, {"loss": loss}, trial_id=trial.id, group="validation", reported_at=moment(step))
+        for step, loss in enumerate(losses, 1)
+    ]
+    await world.context.store.append_metrics(reports)
+    found = (await world.get(path))["validationHistory"]
+    assert [(each["trialId"], each["searcherMetric"]) for each in found] == [(trial.id, v) for v in (3.0, 2.0, 1.5)]
+    assert [datetime.fromisoformat(each["endTime"]) for each in found] == [moment(step) for step in (2, 5, 8)]
+    monkeypatch.setattr(validation_history, "READ_AT_ONCE", 3)
+    assert (await world.get(path))["validationHistory"] == found, "a long one is read by page"
+    await world.error("GET", "/api/v1/experiments/99/validation-history", status=404)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3), st.sampled_from([0.0, 1.0, 2.0])), max_size=12),
+    st.integers(0, 12),
+    st.booleans(),
+)
+def test_improvements_of_parts_are_enough_for_the_whole(
+    numbers: list[tuple[int, int, float]], cut: int, smaller: bool
+) -> None:
+    results = [(moment(at), trial, value) for at, trial, value in numbers]
+    parts = improvements(results[:cut], smaller=smaller) + improvements(results[cut:], smaller=smaller)
+    found = improvements(results, smaller=smaller)
+    assert improvements(parts, smaller=smaller) == found
+    values = [value for *_, value in found]
+    assert values == sorted(set(values), reverse=smaller)

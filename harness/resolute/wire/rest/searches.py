@@ -4,6 +4,7 @@ POST /api/v1/experiments-search                        SearchExperimentsRequest 
 POST /api/v1/runs                                      SearchRunsRequest -> SearchRunsResponse
 GET  /api/v1/projects/{id}/columns                     GetProjectColumnsResponse
 GET  /api/v1/projects/{id}/experiments/metric-ranges   GetProjectNumericMetricsRangeResponse
+GET  /api/v1/projects/{projectId}/metadata/{key}       GetMetadataValuesResponse
 GET  /api/v1/experiment/labels                         GetExperimentLabelsResponse
 """
 
@@ -138,6 +139,29 @@ class GetProjectColumnsResponse:
     """Those that all rows have, then hyperparameters, then metrics."""
 
     columns: tuple[ProjectColumn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsRange:
+    """The smallest and the largest value of a column."""
+
+    max: float
+    metrics_name: str
+    min: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetProjectNumericMetricsRangeResponse:
+    """Of the best trials of a project's experiments, by the names of columns."""
+
+    ranges: tuple[MetricsRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMetadataValuesResponse:
+    """Each once, in order."""
+
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Series of metrics for charts: of several trials, and as streams while an experiment runs.
 
 GET /api/v1/trials/time-series                                          CompareTrialsResponse
+GET /api/v1/experiments/{experimentId}/validation-history               GetExperimentValidationHistoryResponse
 GET /api/v1/experiments/metrics-stream/metric-names                     stream of ExpMetricNamesResponse
 GET /api/v1/experiments/{experimentId}/metrics-stream/batches           stream of MetricBatchesResponse
 GET /api/v1/experiments/{experimentId}/metrics-stream/trials-snapshot   stream of TrialsSnapshotResponse
@@ -19,6 +20,22 @@ from typing import Any
 from resolute.wire.rest.enums import MetricType
 from resolute.wire.rest.experiments import Int32FieldFilter
 from resolute.wire.rest.trials import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationHistoryEntry:
+    """A validation of an experiment that was better than all before it."""
+
+    end_time: datetime
+    searcher_metric: float
+    trial_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetExperimentValidationHistoryResponse:
+    """In the order of their times."""
+
+    validation_history: tuple[ValidationHistoryEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

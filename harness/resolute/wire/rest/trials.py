@@ -170,6 +170,13 @@ class GetRunMetadataResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetTrialRemainingLogRetentionDaysResponse:
+    """Days that the logs are still kept, begun ones in full; -1 is for ever."""
+
+    remaining_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PutTrialRetainLogsRequest:
     """Days to keep the logs; -1 keeps them forever."""
 

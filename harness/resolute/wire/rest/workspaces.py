@@ -92,6 +92,13 @@ class GetWorkspaceProjectsResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetProjectByKeyResponse:
+    """The project with that key."""
+
+    project: Project
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GetProjectResponse:
     """One project."""
 

@@ -15,6 +15,8 @@ from resolute_master.domain.ids import AgentId, AllocationId, ExperimentId, JobI
 from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
+from resolute_master.domain.workspace import Project
+from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import TrialQuery
 
 
@@ -105,6 +107,13 @@ def experiment_at(part: str) -> Finder:
 def trial_at(part: str) -> Finder:
     async def find(call: Call) -> Trial:
         return await find_trial(call.api, call.number(part))
+
+    return find
+
+
+def project_at(part: str) -> Finder:
+    async def find(call: Call) -> Project:
+        return workspaces.need_project(call.api.engine.state, call.number(part))
 
     return find
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.experiment_changes import PutExperimentRetainLogsRequest
 from resolute.wire.rest.logs import CleanupLogsResponse
-from resolute.wire.rest.trials import PutTrialRetainLogsRequest
+from resolute.wire.rest.trials import GetTrialRemainingLogRetentionDaysResponse, PutTrialRetainLogsRequest
 from resolute.wire.states import ExperimentState
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.context import ApiContext
@@ -38,6 +39,11 @@ async def retain_logs_of_trial(call: Call, trial: Trial) -> Empty:
     return Empty()
 
 
+async def remaining_days(call: Call, trial: Trial) -> GetTrialRemainingLogRetentionDaysResponse:
+    now, cluster = call.api.clock.now(), call.api.config.retention_policy.log_retention_days
+    return GetTrialRemainingLogRetentionDaysResponse(remaining_days=days_left(trial, now, cluster_days=cluster))
+
+
 async def clean_up(call: Call, _: None) -> CleanupLogsResponse:
     """Trial by trial, so that no transaction is long; the next clean-up completes one that was interrupted."""
     now = call.api.clock.now()
@@ -61,9 +67,16 @@ async def _ended_trials(api: ApiContext) -> AsyncIterator[Trial]:
 
 
 def is_due(trial: Trial, now: datetime, *, cluster_days: int) -> bool:
-    """Whether the log of the trial was kept as long as it has to be; what the trial says goes before the cluster."""
+    """Whether the log of the trial was kept as long as it has to be."""
+    return trial.ended_at is not None and days_left(trial, now, cluster_days=cluster_days) == 0
+
+
+def days_left(trial: Trial, now: datetime, *, cluster_days: int) -> int:
+    """Begun days count in full. They are counted from the end of the trial; what the trial says goes before the cluster."""
     days = cluster_days if trial.log_retention_days is None else trial.log_retention_days
-    return days != FOR_EVER and trial.ended_at is not None and trial.ended_at + timedelta(days=days) <= now
+    if days == FOR_EVER or trial.ended_at is None:
+        return days
+    return max(0, math.ceil((trial.ended_at + timedelta(days=days) - now) / timedelta(days=1)))
 
 
 ROUTES = (
@@ -80,6 +93,9 @@ ROUTES = (
         Action.CONTROL_EXPERIMENT,
         trial_at("trialId"),
         retain_logs_of_trial,
+    ),
+    Route(
+        "GET", "/api/v1/trials/{trialId}/remaining_log_retention_days", Action.VIEW, trial_at("trialId"), remaining_days
     ),
     Route("POST", "/api/v1/cleanup_logs", Action.CLEAN_UP, nothing, clean_up),
 )

@@ -1,8 +1,9 @@
-"""Experiments and runs by the filter language of the contract, and the columns that it knows."""
+"""Experiments and runs by the filter language of the contract, the columns that it knows, and what these hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
 
@@ -13,8 +14,11 @@ from resolute.wire.rest.searches import (
     FlatRunExperiment,
     GetExperimentLabelsQuery,
     GetExperimentLabelsResponse,
+    GetMetadataValuesResponse,
     GetProjectColumnsQuery,
     GetProjectColumnsResponse,
+    GetProjectNumericMetricsRangeResponse,
+    MetricsRange,
     ProjectColumn,
     SearchExperimentExperiment,
     SearchExperimentsRequest,
@@ -27,6 +31,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.api.http.call import Call, Route, nothing, rendered
 from resolute_master.api.http.limits import MAX_PAGE_ROWS
 from resolute_master.api.http.paging import pagination
+from resolute_master.api.reading.finders import project_at
 from resolute_master.api.reading.showing import TrialParts, show_experiments, trial_parts
 from resolute_master.api.render.states import trial_state
 from resolute_master.api.render.summaries import summaries
@@ -47,6 +52,7 @@ from resolute_master.store.search_filter import (
     Table,
     parse_filter,
     parse_sort,
+    searchable,
 )
 
 MAX_FILTER_LENGTH = 100_000
@@ -177,10 +183,6 @@ _TYPES = {
 _METRIC_LOCATIONS = {TRAINING: LocationType.TRAINING, VALIDATION: LocationType.VALIDATIONS}
 
 
-async def _project(call: Call) -> Project:
-    return workspaces.need_project(call.api.engine.state, call.number("id"))
-
-
 async def columns(call: Call, project: Project) -> GetProjectColumnsResponse:
     runs = call.query(GetProjectColumnsQuery).table_type is TableType.RUN
     table = Table.RUNS if runs else Table.EXPERIMENTS
@@ -200,6 +202,29 @@ async def columns(call: Call, project: Project) -> GetProjectColumnsResponse:
     return GetProjectColumnsResponse(columns=tuple(found))
 
 
+async def metric_ranges(call: Call, project: Project) -> GetProjectNumericMetricsRangeResponse:
+    found = await call.api.store.result_ranges(project.id)
+    ranges = (MetricsRange(metrics_name=name, min=low, max=high) for name, (low, high) in found.items())
+    return GetProjectNumericMetricsRangeResponse(ranges=tuple(ranges))
+
+
+async def metadata_values(call: Call, project: Project) -> GetMetadataValuesResponse:
+    """The texts under the key, and those in lists there. Names of nested keys have dots between them, as hyperparameters do."""
+    first, *inner = searchable(call.text("key"), "key").split(".")
+    found = await call.api.store.run_metadata(project.id, first)
+    return GetMetadataValuesResponse(values=tuple(sorted({t for each in found for t in _texts(each, (first, *inner))})))
+
+
+def _texts(value: Any, path: Sequence[str]) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item, path)
+    elif path and isinstance(value, Mapping):
+        yield from _texts(value.get(path[0]), path[1:])
+    elif not path and isinstance(value, str):
+        yield value
+
+
 async def labels(call: Call, _: None) -> GetExperimentLabelsResponse:
     project = call.query(GetExperimentLabelsQuery).project_id
     return GetExperimentLabelsResponse(labels=await call.api.store.labels(project or None))
@@ -208,6 +233,8 @@ async def labels(call: Call, _: None) -> GetExperimentLabelsResponse:
 ROUTES = (
     Route("POST", "/api/v1/experiments-search", Action.VIEW, nothing, search_experiments),
     Route("POST", "/api/v1/runs", Action.VIEW, nothing, search_runs),
-    Route("GET", "/api/v1/projects/{id}/columns", Action.VIEW, _project, columns),
+    Route("GET", "/api/v1/projects/{id}/columns", Action.VIEW, project_at("id"), columns),
+    Route("GET", "/api/v1/projects/{id}/experiments/metric-ranges", Action.VIEW, project_at("id"), metric_ranges),
+    Route("GET", "/api/v1/projects/{projectId}/metadata/{key}", Action.VIEW, project_at("projectId"), metadata_values),
     Route("GET", "/api/v1/experiment/labels", Action.VIEW, nothing, labels),
 )

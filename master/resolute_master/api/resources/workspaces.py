@@ -10,6 +10,7 @@ from resolute.wire.rest.auth import AgentUserGroup
 from resolute.wire.rest.enums import OrderBy, ProjectSortBy, WorkspaceSortBy, WorkspaceState
 from resolute.wire.rest.pools import ListRPsBoundToWorkspaceQuery, ListRPsBoundToWorkspaceResponse
 from resolute.wire.rest.workspaces import (
+    GetProjectByKeyResponse,
     GetProjectResponse,
     GetWorkspaceProjectsQuery,
     GetWorkspaceProjectsResponse,
@@ -28,6 +29,7 @@ from resolute.wire.rest.workspaces import Workspace as WireWorkspace
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Also, Call, Finder, Route, allow, nothing
 from resolute_master.api.http.paging import page_of
+from resolute_master.api.reading.finders import project_at
 from resolute_master.api.reading.showing import owner_of
 from resolute_master.api.submission import agent_users
 from resolute_master.api.submission.experiment_limits import check_texts
@@ -47,8 +49,8 @@ def workspace_at(part: str) -> Finder:
     return find
 
 
-async def _project_at_id(call: Call) -> Project:
-    return workspaces.need_project(call.api.engine.state, call.number("id"))
+async def _project_at_key(call: Call) -> Project:
+    return workspaces.project_with_key(call.api.engine.state, call.text("key"))
 
 
 # ------------------------------------------------------------------------------------------------------------ showing
@@ -155,6 +157,10 @@ def _directed(found: Sequence[Any], order: OrderBy) -> Sequence[Any]:
 
 async def get_project(call: Call, project: Project) -> GetProjectResponse:
     return GetProjectResponse(project=await show_project(call, project))
+
+
+async def get_project_by_key(call: Call, project: Project) -> GetProjectByKeyResponse:
+    return GetProjectByKeyResponse(project=await show_project(call, project))
 
 
 async def list_pools(call: Call, workspace: Workspace) -> ListRPsBoundToWorkspaceResponse:
@@ -271,5 +277,6 @@ ROUTES = (
     Route("GET", f"{_ONE}/projects", Action.VIEW, _by_id, list_projects),
     Route("POST", f"{_LIST}/{{workspaceId}}/projects", Action.CREATE_PROJECT, _by_workspace_id, create_project),
     Route("GET", f"{_LIST}/{{workspaceId}}/available-resource-pools", Action.VIEW, _by_workspace_id, list_pools),
-    Route("GET", "/api/v1/projects/{id}", Action.VIEW, _project_at_id, get_project),
+    Route("GET", "/api/v1/projects/{id}", Action.VIEW, project_at("id"), get_project),
+    Route("GET", "/api/v1/projects/key/{key}", Action.VIEW, _project_at_key, get_project_by_key),
 )

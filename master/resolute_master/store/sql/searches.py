@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, exists, false, func, literal, or_, select, true
 
 from resolute_master.store.base import Page
+from resolute_master.store.result_ranges import ChunkRow
 from resolute_master.store.search_filter import (
     PRESENCE,
     TEXTUAL,
@@ -272,6 +274,33 @@ def metric_bodies(connection: Connection, project_id: int | None) -> list[tuple[
         found = found.join(tables.experiments, experiment.id == trial.experiment_id)
         found = found.where(experiment.project_id == project_id)
     return [(group, body) for group, body in connection.execute(found)]
+
+
+def best_results(connection: Connection, project_id: int) -> tuple[list[ChunkRow], tuple[float, float] | None]:
+    """Of the best trials of a project's experiments what they reported, in the order of `ranges_of`, and the range of their
+    searcher's metric."""
+    experiment, chunk = tables.experiments.c, tables.metric_chunks.c
+    value, largest = experiment.best_validation, sys.float_info.max
+    ends = select(func.min(value), func.max(value)).where(
+        experiment.project_id == project_id, value.between(-largest, largest)
+    )
+    low, high = connection.execute(ends).one()
+    best = select(experiment.best_trial_id).where(
+        experiment.project_id == project_id, experiment.best_trial_id.is_not(None)
+    )
+    found = select(chunk.trial_id, chunk.metric_group, chunk.body).where(chunk.trial_id.in_(best))
+    ordered = connection.execute(found.order_by(chunk.trial_id, chunk.metric_group, chunk.first_step))
+    rows: list[ChunkRow] = [(trial, group, body) for trial, group, body in ordered]
+    return rows, None if low is None else (low, high)
+
+
+def metadata_texts(connection: Connection, project_id: int, key: str) -> list[str]:
+    """JSON texts of the metadata of runs of a project that have the key at the top."""
+    trial, experiment = tables.trials.c, tables.experiments.c
+    text = dialect.json_text_at(connection, trial.body, ("metadata",))
+    found = select(text).join(tables.experiments, experiment.id == trial.experiment_id)
+    having = dialect.json_text_at(connection, trial.body, ("metadata", key)).is_not(None)
+    return list(connection.execute(found.where(experiment.project_id == project_id, having)).scalars())
 
 
 def labels(connection: Connection, project_id: int | None) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from resolute_master.store.base import (
 )
 from resolute_master.store.encoding import decode_plain, encode
 from resolute_master.store.metric_chunks import Chunk, names_in
+from resolute_master.store.result_ranges import Ranges, ranges_of
 from resolute_master.store.search_filter import SearchQuery
 from resolute_master.store.search_filter import Table as SearchTable
 from resolute_master.store.sql import changes, chunk_rows, dialect, metric_reads, queries, searches, streams, tables
@@ -149,6 +150,14 @@ class SqlStore:
     async def metric_names(self, project_id: int | None) -> tuple[tuple[str, str, str], ...]:
         bodies = await self._database.read(lambda connection: searches.metric_bodies(connection, project_id))
         return await asyncio.to_thread(names_in, giving_way(bodies))
+
+    async def result_ranges(self, project_id: int) -> Ranges:
+        rows, metric = await self._database.read(lambda connection: searches.best_results(connection, project_id))
+        return await asyncio.to_thread(ranges_of, giving_way(rows), metric)
+
+    async def run_metadata(self, project_id: int, key: str) -> tuple[Mapping[str, Any], ...]:
+        texts = await self._database.read(lambda connection: searches.metadata_texts(connection, project_id, key))
+        return await asyncio.to_thread(lambda: tuple(decode_plain(text) for text in giving_way(texts)))
 
     async def labels(self, project_id: int | None) -> tuple[str, ...]:
         return await self._database.read(lambda connection: searches.labels(connection, project_id))
