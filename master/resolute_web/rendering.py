@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from resolute_web import assets, words
+from resolute_web import assets, markdown, words
 from resolute_web.states import look_of
 
 
@@ -64,6 +64,7 @@ def environment() -> Environment:
         "size": words.size,
         "money": words.money,
         "json_text": json_text,
+        "markdown": markdown.shown,
     }
     made.globals |= {
         "icon": icon,

@@ -23,6 +23,15 @@ NASTY = (
 )
 """Each leaves a mark in the window if it is ever anything but text."""
 
+MARKDOWN = """# Plan
+[run](javascript:window.owned=1) ![picture](https://elsewhere.example/a.png)
+
+| rate | loss |
+|:-----|-----:|
+| 0.1  | 0.25 |
+"""
+"""Of notes: no link that runs anything, nothing loaded from elsewhere, no style of its own."""
+
 CODE = b'"""Train."""\nimport sys\n\nNAME = "</pre><script>window.owned=1</script>"\n\n\ndef main() -> None:\n    print(NAME)\n'
 
 EVERYWHERE = (
@@ -67,7 +76,7 @@ async def populate(browser: Browser, *, many: int = 0) -> Scene:
         ),
         modelDefinition=files,
     )
-    await world.call("PATCH", f"/api/v1/experiments/{single['id']}", {"notes": " ".join(NASTY)})
+    await world.call("PATCH", f"/api/v1/experiments/{single['id']}", {"notes": f"{MARKDOWN}\n\n{' '.join(NASTY)}"})
     space = {
         "lr": {"type": "log", "minval": -4, "maxval": -1, "base": 10},
         "net": {"type": "categorical", "vals": [*NASTY[:3]]},

@@ -47,7 +47,9 @@ def improvements(results: Iterable[Result], *, smaller: bool) -> list[Result]:
 
 def _results(reports: Sequence[MetricReport], metric: str) -> list[Result]:
     values = ((report, searcher_metric(report.metrics, metric)) for report in reports)
-    return [(report.reported_at, report.trial_id, value) for report, value in values if value is not None and value == value]
+    return [
+        (report.reported_at, report.trial_id, value) for report, value in values if value is not None and value == value
+    ]
 
 
 async def _validations(api: ApiContext, trials: Sequence[TrialId]) -> AsyncIterator[Sequence[MetricReport]]:
