@@ -10,11 +10,12 @@ from pathlib import Path
 
 from resolute.clock import SystemClock
 from resolute.errors import InvalidInput
+from resolute.wire.codec import to_wire
 from resolute.wire.rest.offers import GetPoolOffersResponse, PoolOffer
 from resolute_cli.command import Command, UsageError
 from resolute_cli.invocation import Invocation
 from resolute_cli.loading import loading
-from resolute_cli.pool_savings import savings
+from resolute_cli.pool_savings import savings, sentences
 from resolute_cli.render import duration_text, price_text
 
 COLUMNS = ("#", "Offer", "Slots", "Price/h", "Expected/h", "Price From", "Machines", "Now", "Learnt")
@@ -38,13 +39,14 @@ def offers(cli: Invocation, args: argparse.Namespace) -> None:
 def validate(cli: Invocation, args: argparse.Namespace) -> None:
     found = _offers_in(args.file)
     if cli.render.format == "json":
-        cli.render.value(found)
+        cli.render.value([{**to_wire(pool), "savings": savings(args.file, pool.pool, args.jobs)} for pool in found])
         return
     for pool in found:
         cli.render.line(f"{pool.pool}: {_summary(pool)}")
         for text in _remarks(pool):
             cli.render.line(f"  {text}")
-        for text in savings(args.file, pool.pool, args.jobs):
+        saved = savings(args.file, pool.pool, args.jobs)
+        for text in () if saved is None else sentences(saved, args.jobs):
             cli.render.line(f"  {text}")
     if not found:
         cli.render.line(f"{args.file} is right; no pool of it has a provider, so that nothing would be bought")

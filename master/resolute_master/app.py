@@ -11,7 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
@@ -39,6 +39,7 @@ from resolute_master.api.http.protocol import prove
 from resolute_master.api.http.requests import Surroundings
 from resolute_master.api.http.response_headers import ResponseHeaders
 from resolute_master.api.http.serving import Serving
+from resolute_master.api.queue.advice import PoolAdvices
 from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.api.submission.host_paths import configured_paths, rules_of
 from resolute_master.domain.allocation import Allocation
@@ -55,11 +56,12 @@ from resolute_master.engine.optuna_sampler import OptunaSampler
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.proposals import Proposals
 from resolute_master.engine.reporting import Reporting
+from resolute_master.foresight.advice import Advisor
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.observability.observation import Observation
 from resolute_master.pools.clouds import OpenCloud, check, cloud_of, completed
 from resolute_master.pools.instance_types import OpenTypes, learnt, type_source_of
-from resolute_master.pools.policies import found_again, pool_policies
+from resolute_master.pools.policies import catalogues, found_again, pool_policies
 from resolute_master.pools.price_sources import OpenPrices, price_source_of, price_watches
 from resolute_master.pools.provisioning import Provisioning
 from resolute_master.pools.remembered import remember_places
@@ -71,6 +73,7 @@ from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_master.tls import Tls
 from resolute_master.trust import Trust
 from resolute_master.turns import a_few_at_a_time
+from resolute_sim.twin.advisor import ProcessAdvisor
 from resolute_web.interface import Interface
 
 log = logging.getLogger(__name__)
@@ -89,7 +92,7 @@ OpenStore = Callable[[MasterConfig], Awaitable[Store]]
 class MasterSettings:
     """What a master process is given from outside.
 
-    `open_store`, `open_cloud`, `open_prices` and `open_types` are its edges; who composes a master of another
+    `open_store`, `open_cloud`, `open_prices`, `open_types` and `advisor` are its edges; who composes a master of another
     kind (with a store that fails, say) gives its own.
     """
 
@@ -105,6 +108,7 @@ class MasterSettings:
     open_cloud: OpenCloud = cloud_of
     open_prices: OpenPrices = price_source_of
     open_types: OpenTypes = type_source_of
+    advisor: Advisor = field(default_factory=ProcessAdvisor)
 
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
@@ -113,6 +117,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     check(settings.config)
     types = await learnt(settings.config, settings.open_types, settings.clock)
     pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored
+    advices = PoolAdvices(advisor=settings.advisor, catalogues=catalogues(settings.config, types))
     await asyncio.to_thread(remember_places, settings.config)
     await asyncio.to_thread(mend_rights, settings.config, settings.config_file)
     async with AsyncExitStack() as stack:
@@ -126,7 +131,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         shelf = WheelShelf(settings.version)
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, pools, observation.store(store), observation, listener, shelf, tls) as (
+        async with _serving(settings, pools, advices, observation.store(store), observation, listener, shelf, tls) as (
             serving,
             services,
         ):
@@ -313,6 +318,7 @@ def _application(
 async def _serving(
     settings: MasterSettings,
     pools: Mapping[PoolName, PoolPolicy],
+    advices: PoolAdvices,
     store: Store,
     observation: Observation,
     listener: socket.socket,
@@ -353,6 +359,7 @@ async def _serving(
             observation,
             watches,
             join_token,
+            advices,
         )
         sweeps: list[asyncio.Task[None]] = []
         stack.push_async_callback(_cancel, sweeps)
@@ -502,6 +509,7 @@ def _context(
     observation: Observation,
     watches: Sequence[PriceWatch],
     join_token: JoinToken,
+    advices: PoolAdvices,
 ) -> ApiContext:
     return ApiContext(
         engine=engine,
@@ -523,6 +531,7 @@ def _context(
         price_watches=watches,
         addresses=Addresses(settings.config.security.trusted_proxies),
         join_token=join_token,
+        advices=advices,
     )
 
 

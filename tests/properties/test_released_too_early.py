@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.foresight.trace_job import TraceJob
 from resolute_master.foresight.work import Frictions
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling
 from resolute_sim.twin import twin
 from resolute_sim.twin.figures import Report
-from resolute_sim.twin.jobs import TraceJob
 from resolute_sim.twin.twin import Setting, simulate
 
 BOOT_S = 180.0

@@ -42,6 +42,7 @@ EVERYWHERE = (
     "/det/queue",
     "/det/clusters",
     "/det/resourcepool/default",
+    "/det/resourcepool/default/advice",
     "/det/money",
     "/det/admin/users",
     "/det/admin/workspaces",

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 from benchmarks.bursts import bursty_jobs, clairvoyant, knows_every_gap
 
-from resolute_sim.twin.jobs import TraceJob
+from resolute_master.foresight.trace_job import TraceJob
 
 
 def two(gap_s: float) -> list[TraceJob]:

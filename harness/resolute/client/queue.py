@@ -8,6 +8,7 @@ from typing import Any
 
 from resolute.client.paging import all_pages, segment
 from resolute.client.session import Retry, Session
+from resolute.wire.rest.advice import GetPoolAdviceResponse
 from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.jobs import GetJobsQuery, GetJobsV2Response, QueueControl, RBACJob, UpdateJobQueueRequest
 from resolute.wire.rest.offers import GetPoolOffersResponse
@@ -62,6 +63,10 @@ class Queue:
     def offers(self, pool: str) -> GetPoolOffersResponse:
         """What an elastic pool may buy, in the order in which it would be tried."""
         return self.session.get(f"api/v1/resource-pools/{segment(pool)}/offers", GetPoolOffersResponse)
+
+    def advice(self, pool: str) -> GetPoolAdviceResponse:
+        """What changes of an elastic pool's settings would save. Waits some seconds for one that is being computed."""
+        return self.session.get(f"api/v1/resource-pools/{segment(pool)}/advice", GetPoolAdviceResponse)
 
     def pools(self) -> tuple[ResourcePool, ...]:
         return self.session.get("api/v1/resource-pools", GetResourcePoolsResponse).resource_pools

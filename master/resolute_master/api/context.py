@@ -15,6 +15,7 @@ from resolute_master.api.barriers import Barriers
 from resolute_master.api.http.addresses import Addresses
 from resolute_master.api.http.admission import Admission
 from resolute_master.api.http.limits import MAX_UPLOAD_BYTES
+from resolute_master.api.queue.advice import PoolAdvices
 from resolute_master.api.queue.orders import QueueOrders
 from resolute_master.api.queue.starts import Starts
 from resolute_master.api.reading.log_ring import LogRing
@@ -68,6 +69,8 @@ class ApiContext:
     logins: LoginAttempts = field(default_factory=LoginAttempts)
     starts: Starts = field(default_factory=Starts)
     """Foresees when what waits will start."""
+    advices: PoolAdvices = field(default_factory=PoolAdvices)
+    """Says what other settings of a pool would save."""
     queue_orders: QueueOrders = field(default_factory=QueueOrders)
     price_watches: Sequence[PriceWatch] = ()
     """Of the pools whose cloud tells prices of the moment."""

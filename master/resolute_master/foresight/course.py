@@ -71,6 +71,8 @@ class Course:
     """Told every decision and everything that happened: when, what, to whom."""
     standing: int = 0
     """So many machines stay when no work is left: the course does not wait for their end, and they are paid until its own."""
+    lasts_s: float = 0.0
+    """At least so long: until then machines that stay are paid, whether or not work is left."""
     patience_s: float = math.inf
     """Work that waits, while nothing runs and nothing has got ahead for longer, waits for ever: a market moves without end."""
     works: dict[AllocationId, Work] = field(default_factory=dict)
@@ -130,6 +132,7 @@ class Course:
             self._check_patience()
         if not strict or until():
             return
+        self.now_s = max(self.now_s, self.lasts_s)
         for id_ in sorted(self.pool.machines):
             self._gone(id_, "end of the course", taken=False)
         if self._waiting:
@@ -150,7 +153,7 @@ class Course:
         if self._unsubmitted or self.works:
             return False
         if len(self.pool.machines) <= self.standing:
-            return True
+            return self.now_s >= self.lasts_s or not self.pool.machines
         return all(kind is _Kind.MARKET for _, kind, _, _ in self._events)
 
     def _check_patience(self) -> None:

@@ -17,7 +17,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.pools.offers import offers_of
 from resolute_master.scheduler.policy import policy_of
-from resolute_provisioner.catalogue import Catalogue
+from resolute_provisioner.catalogue import Catalogue, shipped
 from resolute_provisioner.clouds.driver import driver_named
 from resolute_provisioner.model import Consolidation, Disruption, Offer, PoolScaling, SpotFallback, Window
 
@@ -35,6 +35,15 @@ def pool_policies(config: MasterConfig, types: Types = NO_TYPES) -> dict[PoolNam
     return {
         PoolName(pool.pool_name): _policy(config, pool, place, types)
         for place, pool in enumerate(config.resource_pools)
+    }
+
+
+def catalogues(config: MasterConfig, types: Types = NO_TYPES) -> dict[PoolName, Catalogue]:
+    """Of the machine types that each elastic pool could buy, as far as its cloud or the shipped table tells them."""
+    return {
+        PoolName(pool.pool_name): types.get(pool.provider.name) or shipped(pool.provider.name)
+        for pool in config.resource_pools
+        if pool.provider is not None
     }
 
 

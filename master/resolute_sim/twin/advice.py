@@ -1,7 +1,7 @@
 """What changes of a pool's settings would save, and what they would cost in waiting: jobs are played under each of them.
 
-Played are at most `MOST` changes that the pool lends itself to, one by one, beside the pool as it is. Budgets are left out, and so
-are offers without a price. Without a series of capacity, spot machines can always be had, so that what they save is an upper bound.
+Each change that the pool lends itself to is played alone, beside the pool as it is, and the `MOST` that save most are told. Budgets
+are left out, and so are offers without a price. Spot machines can always be had, so that what they save is an upper bound.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from resolute.errors import InvalidInput
 from resolute_master.domain.account import NO_LIMITS
 from resolute_master.domain.copies import replace
-from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.foresight.advice import Advice, Saving
+from resolute_master.foresight.trace_job import TraceJob
 from resolute_provisioner.catalogue.shapes import Catalogue
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.figures import Report
-from resolute_sim.twin.jobs import TraceJob
-from resolute_sim.twin.twin import DEFAULT_BOOT_S, Setting, check_jobs, largest_size, simulate
+from resolute_sim.twin.twin import DEFAULT_BOOT_S, Setting, check_job, check_jobs, largest_size, simulate
 
 MOST = 5
 MONTH_S = 30 * 86_400.0
+DAY_S = 86_400.0
 LEAST_SAVED = 0.005
 """Of the cost; what saves less is not worth a line."""
 RETURN_AFTER_S = 600.0
@@ -28,102 +30,110 @@ RETURN_AFTER_S = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """`key` of the pool would be `value`."""
+    """`key` of the pool would be `value`, and is `now`."""
 
     key: str
+    now: str
     value: str
-    scaling: PoolScaling
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saving:
-    """What a change does, in the currency of the prices and in seconds."""
-
-    key: str
-    value: str
-    saves_a_month: float
-    share: float
-    """Of the cost."""
-    wait_more_s: float
-    """On average; below 0: jobs wait less."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """`savings`, the largest first."""
-
-    jobs: int
-    days: float
-    cost_a_month: float
-    wait_mean_s: float
-    savings: tuple[Saving, ...]
+    pool: PoolPolicy
 
 
 def advise(
-    pool: PoolPolicy, jobs: Sequence[TraceJob], catalogue: Catalogue | None = None, *, boot_s: float = DEFAULT_BOOT_S
+    pool: PoolPolicy,
+    jobs: Sequence[TraceJob],
+    catalogue: Catalogue | None = None,
+    *,
+    boot_s: float = DEFAULT_BOOT_S,
+    days: float | None = None,
+    left_out: int = 0,
 ) -> Advice:
-    """Raises `InvalidInput` where no price of the pool is known, or the pool can never hold a job."""
+    """`days` is the time that the jobs are the work of; None: until the last machine has ended. Of less than a day a month is as if
+    each day had this work. Raises `InvalidInput` where no price of the pool is known, or the pool can never hold a job."""
     assert pool.scaling is not None
     known = tuple(offer for offer in pool.scaling.offers if offer.price_per_hour is not None)
     if not known:
         raise InvalidInput(f"pool '{pool.name}': no price of its offers is known; give prices in its provider")
     pool = replace(pool, budget=NO_LIMITS, scaling=replace(pool.scaling, offers=known))
     check_jobs(pool, jobs)
-    before = simulate(Setting(pool=pool, jobs=tuple(jobs), boot_s=boot_s), "resolute")
-    a_month = MONTH_S / max(86_400.0, _last_s(before))
-    assert pool.scaling is not None
+    lasts_s = 0.0 if days is None else DAY_S * days
+    before = _played(pool, jobs, boot_s, lasts_s)
+    a_month = MONTH_S / max(DAY_S, _last_s(before) if days is None else lasts_s)
     savings = []
-    for change in list(changes(pool.scaling, catalogue or Catalogue()))[:MOST]:
-        after = simulate(
-            Setting(pool=replace(pool, scaling=change.scaling), jobs=tuple(jobs), boot_s=boot_s), "resolute"
-        )
+    for change in changes(pool, catalogue or Catalogue()):
+        after = _played(change.pool, jobs, boot_s, lasts_s)
         saved = before.figures.cost - after.figures.cost
         if saved > LEAST_SAVED * before.figures.cost:
             savings.append(
                 Saving(
                     key=change.key,
+                    now=change.now,
                     value=change.value,
                     saves_a_month=saved * a_month,
                     share=saved / before.figures.cost,
-                    wait_more_s=after.figures.wait_mean_s - before.figures.wait_mean_s,
+                    wait_mean_s=after.figures.wait_mean_s,
                 )
             )
     return Advice(
         jobs=len(jobs),
-        days=_last_s(before) / 86_400.0,
+        left_out=left_out,
+        days=_last_s(before) / DAY_S if days is None else days,
         cost_a_month=before.figures.cost * a_month,
         wait_mean_s=before.figures.wait_mean_s,
-        savings=tuple(sorted(savings, key=lambda each: (-each.saves_a_month, each.key))),
+        savings=tuple(sorted(savings, key=lambda each: (-each.saves_a_month, each.key))[:MOST]),
     )
 
 
-def changes(pool: PoolScaling, catalogue: Catalogue) -> Iterator[Change]:
+def _played(pool: PoolPolicy, jobs: Sequence[TraceJob], boot_s: float, lasts_s: float) -> Report:
+    return simulate(Setting(pool=pool, jobs=tuple(jobs), boot_s=boot_s, lasts_s=lasts_s), "resolute")
+
+
+def changes(pool: PoolPolicy, catalogue: Catalogue) -> Iterator[Change]:
     """Those that the pool does not have yet, in the order of what they usually save."""
-    sizes = other_sizes(pool, catalogue)
+    scaling = pool.scaling
+    assert scaling is not None
+    sizes = other_sizes(scaling, catalogue)
     if sizes:
-        offers = (*pool.offers, *sizes)
-        names = ", ".join(sorted({offer.instance_type for offer in offers}))
+        offers = (*scaling.offers, *sizes)
         # As many slots as before, also of the smallest machines.
-        slots = max(offer.slots for offer in pool.offers), min(offer.slots for offer in offers)
-        most = -(-pool.max_instances * slots[0] // slots[1])
+        slots = max(offer.slots for offer in scaling.offers), min(offer.slots for offer in offers)
+        most = -(-scaling.max_instances * slots[0] // slots[1])
         yield Change(
             key="offers",
-            value=f"instance_types: [{names}], and max_instances: {most}",
-            scaling=replace(pool, offers=offers, max_instances=most),
+            now=_types(scaling.offers, scaling.max_instances),
+            value=_types(offers, most),
+            pool=replace(pool, scaling=replace(scaling, offers=offers, max_instances=most)),
         )
-    if pool.consolidation is None:
+    for key, now, value, changed in _other_settings(scaling):
+        yield Change(key=key, now=now, value=value, pool=replace(pool, scaling=changed))
+    if pool.fitting is not Fitting.BEST:
         yield Change(
-            key="consolidation", value="{} (the default)", scaling=replace(pool, consolidation=Consolidation())
+            key="scheduler.fitting_policy",
+            now=pool.fitting.value,
+            value=Fitting.BEST.value,
+            pool=replace(pool, fitting=Fitting.BEST),
         )
+
+
+def _types(offers: Sequence[Offer], most: int) -> str:
+    names = ", ".join(sorted({offer.instance_type for offer in offers}))
+    return f"instance_types: [{names}], and max_instances: {most}"
+
+
+def _other_settings(pool: PoolScaling) -> Iterator[tuple[str, str, str, PoolScaling]]:
+    """The key, its value now, the other value, and the pool with that."""
+    if pool.consolidation is None:
+        yield "consolidation", "null", "{}", replace(pool, consolidation=Consolidation())
     if not pool.idle_learnt:
-        yield Change(key="max_idle_agent_period", value="left out", scaling=replace(pool, idle_learnt=True))
-    if len({offer.market for offer in pool.offers}) > 1 and pool.spot_fallback.return_after_s is None:
-        back = SpotFallback(after_s=pool.spot_fallback.after_s, return_after_s=RETURN_AFTER_S)
-        yield Change(key="spot_fallback.return_after", value="10m", scaling=replace(pool, spot_fallback=back))
+        learnt = replace(pool, idle_learnt=True)
+        yield "max_idle_agent_period", f"{pool.idle_timeout_s:g}s", "null (learnt)", learnt
+    fallback = pool.spot_fallback
+    if len({offer.market for offer in pool.offers}) > 1 and fallback.return_after_s is None:
+        back = SpotFallback(after_s=fallback.after_s, return_after_s=RETURN_AFTER_S)
+        yield "spot_fallback.return_after", "null", f"{RETURN_AFTER_S / 60:g}m", replace(pool, spot_fallback=back)
     if pool.min_instances > 0:
-        yield Change(key="min_instances", value="0", scaling=replace(pool, min_instances=0))
+        yield "min_instances", str(pool.min_instances), "0", replace(pool, min_instances=0)
     if pool.max_idle_cost is not None:
-        yield Change(key="max_idle_cost", value="left out", scaling=replace(pool, max_idle_cost=None))
+        yield "max_idle_cost", f"{pool.max_idle_cost:g}", "null", replace(pool, max_idle_cost=None)
 
 
 def other_sizes(pool: PoolScaling, catalogue: Catalogue) -> tuple[Offer, ...]:
@@ -156,6 +166,19 @@ def other_sizes(pool: PoolScaling, catalogue: Catalogue) -> tuple[Offer, ...]:
             for slots, (price, name) in sorted(cheapest.items())
         ]
     return tuple(found)
+
+
+def playable(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
+    """Those of the past that the pool of today can hold."""
+    return tuple(job for job in jobs if _can_hold(pool, job))
+
+
+def _can_hold(pool: PoolPolicy, job: TraceJob) -> bool:
+    try:
+        check_job(pool, job)
+    except InvalidInput:
+        return False
+    return True
 
 
 def suited(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:

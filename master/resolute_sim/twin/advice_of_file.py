@@ -6,9 +6,10 @@ from pathlib import Path
 
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.foresight.advice import Advice
 from resolute_master.pools.pool_file import read_pools
 from resolute_provisioner.catalogue.shipped import shipped
-from resolute_sim.twin.advice import Advice, advise, suited
+from resolute_sim.twin.advice import advise, suited
 from resolute_sim.twin.jobs import read_jobs
 from resolute_sim.twin.synthetic import synthetic_jobs
 

@@ -6,12 +6,12 @@ import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput
 from resolute_master.domain.copies import replace
+from resolute_master.foresight.trace_job import TraceJob
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "slots", "group")
 OPTIONAL = (
@@ -28,32 +28,6 @@ DAY_S = 86_400.0
 LATEST_S, LONGEST_S, MOST_SLOTS = 3650 * DAY_S, 366 * DAY_S, 100_000
 """No trace is longer, no job runs longer, and none asks for more: what is beyond was meant otherwise."""
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceJob:
-    """One row. Times are seconds; `submit_s` counts from the trace's own beginning."""
-
-    job_id: str
-    submit_s: float
-    duration_s: float
-    """Run time on its slots, queueing not included."""
-    slots: int
-    group: str
-    """Who shares with whom: the user of the job, and under fair share its group."""
-    priority: int | None = None
-    """None takes the pool's default."""
-    weight: float = 1.0
-    max_slots: int | None = None
-    single_node: bool | None = None
-    """None: on one machine when one can hold it."""
-    preemptible: bool = True
-    deadline_s: float | None = None
-    """By when its work shall be done, from the trace's beginning."""
-    workspace: str = ""
-    """Empty: one of its group's own."""
-    max_cost: float | None = None
-    """What its slots may cost in all, in the currency of the prices."""
 
 
 def read_jobs(path: Path) -> tuple[TraceJob, ...]:

@@ -19,13 +19,13 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import EPOCH, Course, OutOfPatience
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.trace_job import TraceJob
 from resolute_master.foresight.work import Frictions, Work
 from resolute_provisioner.model import Gang, Offer
 from resolute_provisioner.offers import price_order
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
 from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
-from resolute_sim.twin.jobs import TraceJob
 from resolute_sim.twin.rivals import Determined, FirstFit, Static, peak_machines
 
 POLICIES = ("resolute", "determined", "static", "cheapest", "packing")
@@ -51,6 +51,8 @@ class Setting:
     frictions: Frictions = field(default_factory=Frictions)
     seed: int = 0
     """Which machine is taken back when fewer can be had than there are."""
+    lasts_s: float = 0.0
+    """What the jobs are the work of: machines that stay are paid for so long at least."""
 
 
 def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = lambda part: None) -> Report:
@@ -73,6 +75,7 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
         stopwatch=time.process_time,
         log=journal.note,
         standing=_standing(decider, pool),
+        lasts_s=setting.lasts_s,
         patience_s=max(market.patience_s, LONGEST_PERIOD_S) if pool.budget else market.patience_s,
     )
     works = [as_work(pool, number, job, limited=limited) for number, job in enumerate(setting.jobs)]
@@ -102,29 +105,32 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
 
 def check_jobs(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> None:
     """Raises `InvalidInput` naming the first job that no machines of the pool can ever hold, or that its `max_slots` keeps out."""
-    offers, most = _offers(pool), pool.scaling.max_instances if pool.scaling is not None else 0
     for job in jobs:
-        held = slots_held(pool, job.slots)
-        if job.max_slots is not None and job.max_slots < held:
-            raise InvalidInput(
-                f"--jobs: job {job.job_id!r}, column max_slots: must be at least the {held} slots that the job holds on machines "
-                f"of pool '{pool.name}', and is {job.max_slots}; raise it, or leave it empty"
-            )
-        gang = Gang(
-            token=job.job_id,
-            slots=held,
-            submitted_at=EPOCH,
-            single_machine=bool(job.single_node),
+        check_job(pool, job)
+
+
+def check_job(pool: PoolPolicy, job: TraceJob) -> None:
+    """As `check_jobs`, of one."""
+    offers, most = _offers(pool), pool.scaling.max_instances if pool.scaling is not None else 0
+    held = slots_held(pool, job.slots)
+    if job.max_slots is not None and job.max_slots < held:
+        raise InvalidInput(
+            f"--jobs: job {job.job_id!r}, column max_slots: must be at least the {held} slots that the job holds on machines "
+            f"of pool '{pool.name}', and is {job.max_slots}; raise it, or leave it empty"
         )
-        ways = [
-            1 if fits_one_machine(gang, offer.slots) else needs_whole_machines(gang, offer.slots) for offer in offers
-        ]
-        if not any(count is not None and count <= most for count in ways):
-            sizes = ", ".join(str(size) for size in sorted({offer.slots for offer in offers}))
-            raise InvalidInput(
-                f"--jobs: job {job.job_id!r} asks for {job.slots} slots, and pool '{pool.name}' can never give them: its machines "
-                f"have {sizes} slots and there are at most {most}; remove the job, or change the pool's offers or max_instances"
-            )
+    gang = Gang(
+        token=job.job_id,
+        slots=held,
+        submitted_at=EPOCH,
+        single_machine=bool(job.single_node),
+    )
+    ways = [1 if fits_one_machine(gang, offer.slots) else needs_whole_machines(gang, offer.slots) for offer in offers]
+    if not any(count is not None and count <= most for count in ways):
+        sizes = ", ".join(str(size) for size in sorted({offer.slots for offer in offers}))
+        raise InvalidInput(
+            f"--jobs: job {job.job_id!r} asks for {job.slots} slots, and pool '{pool.name}' can never give them: its machines "
+            f"have {sizes} slots and there are at most {most}; remove the job, or change the pool's offers or max_instances"
+        )
 
 
 def check_prices(pool: PoolPolicy, capacity: Sequence[CapacityTrace]) -> None:

@@ -36,7 +36,7 @@ PERIODS: Mapping[str, int] = {"1": 1, "6": 6, "24": 24, "168": 168}
 MOST_MACHINES = 100
 
 
-async def _find(call: Call) -> PoolPolicy:
+async def find_pool(call: Call) -> PoolPolicy:
     name = PoolName(call.text("poolName"))
     policy = call.api.engine.pools.get(name)
     if policy is None:
@@ -191,7 +191,7 @@ _AGENT = "/det/agents/{agentId}"
 _one = agent_at("agentId")
 
 PAGES = (
-    Page("GET", "/det/resourcepool/{poolName}", Action.VIEW, _find, pool),
+    Page("GET", "/det/resourcepool/{poolName}", Action.VIEW, find_pool, pool),
     Page("POST", f"{_AGENT}/enable", Action.CONTROL_AGENTS, _one, _enable),
     Page("POST", f"{_AGENT}/drain", Action.CONTROL_AGENTS, _one, _drain),
     Page("POST", f"{_AGENT}/disable", Action.CONTROL_AGENTS, _one, _disable),

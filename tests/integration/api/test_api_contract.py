@@ -34,6 +34,7 @@ EXTENSIONS = {
     ("GET", "/api/v1/resource-pools/{}/starts"),
     ("GET", "/api/v1/resource-pools/{}/snapshot"),
     ("GET", "/api/v1/resource-pools/{}/offers"),
+    ("GET", "/api/v1/resource-pools/{}/advice"),
     ("GET", "/api/v1/trials/{}/allocations"),
     ("POST", "/api/v1/allocations/{}/step_marks"),
     ("POST", "/api/v1/trials/{}/metrics/batch"),

@@ -44,6 +44,7 @@ SHOWING: dict[str, tuple[str, ...]] = {
     "master info": (),
     "master config show": (),
     "master logs": (),
+    "pool advise": ("default",),
     "pool offers": ("default",),
     "project list": ("1",),
     "resource-pool bindings list-workspaces": ("default",),

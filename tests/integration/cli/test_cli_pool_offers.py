@@ -1,4 +1,4 @@
-"""`det pool offers` and `det pool validate`: of a master, and of a file without one."""
+"""`det pool offers`, `validate` and `advise`: of a master, and of a file without one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from resolute.clock import FixedClock
+from resolute.errors import Unavailable
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
@@ -30,6 +31,7 @@ from resolute_provisioner.model import Offer, RefusalKind
 from resolute_provisioner.prices import LivePrice
 from support.api import PASSWORD, World, a_config, an_api, master_config, settled
 from support.cluster import T0
+from support.pool_past import Past, Twin, advised, kept_pool
 
 ROOT = Path(__file__).resolve().parents[3]
 POOL: dict[str, Any] = {
@@ -351,3 +353,42 @@ async def test_only_the_pools_of_a_file_are_looked_at_where_it_names_no_default(
     file = written(tmp_path, {"resource_pools": [pool], "resource_manager": manager})
     said = await Shell(tmp_path)("pool", "validate", file, code=1)
     assert said.startswith("Failed to check the pools of a file: ") and "default_aux_resource_pool" in said
+
+
+# ------------------------------------------------------------------------------------------------------------- advice
+
+
+async def test_advise_shows_what_other_settings_would_save(tmp_path: Path) -> None:
+    store = Past(runs=40)
+    pools = kept_pool()
+    async with an_api(tmp_path, store=store, clock=store.clock, pools=pools, advices=advised(Twin())) as world:
+        det = Shell(tmp_path, world)
+        shown = await det("pool", "advise", "default")
+        (row,) = [line for line in shown.splitlines() if "min_instances" in line]
+        cells = [cell.strip() for cell in row.split("|")]
+        assert cells[:3] == ["min_instances", "1", "0"]
+        saves, cost = float(cells[3].replace(",", "")), 3.6 * 24 * 30
+        assert 0.8 * cost < saves < cost and cells[4].endswith("%")
+        assert "By a simulation of the 40 pieces of work of the last 3.3 days, machines starting in 3m00s" in shown
+        assert "Each change was played alone" in shown and "short of a week" in shown
+        told = await det.json("pool", "advise", "default")
+        (change,) = told["advice"]["changes"]
+        assert f"{change['savesAMonth']:,.2f}" == cells[3]
+        assert "resource pool 'x'" in await det("pool", "advise", "x", code=1)
+
+
+async def test_advise_waits_for_an_answer_and_says_why_there_is_none(tmp_path: Path) -> None:
+    store, twin = Past(runs=40), Twin()
+    twin.open.clear()
+    advices = advised(twin)
+    async with an_api(tmp_path, store=store, clock=store.clock, pools=kept_pool(), advices=advices) as world:
+        asked = asyncio.create_task(Shell(tmp_path, world)("pool", "advise", "default"))
+        await twin.asked.wait()
+        twin.error = Unavailable("it took longer than it may")
+        twin.open.set()
+        assert await asked == "There is no advice: it took longer than it may.\n"
+    async with an_api(tmp_path / "two", advices=advised(Twin())) as world:
+        det = Shell(tmp_path, world)
+        assert "There is no advice: pool 'default' has no provider" in await det("pool", "advise", "default")
+        told = await det.json("pool", "advise", "default")
+        assert told["advice"] is None and "has no provider" in told["reason"]

@@ -14,6 +14,7 @@ from resolute_provisioner.model import Market
 from support.api import a_config, settled
 from support.engines import DEFAULT, joined, launched
 from support.paid_cluster import a_paid_pool
+from support.pool_past import Past, Twin, advised, kept_pool
 from support.web import Browser, a_browser, a_web
 
 
@@ -142,3 +143,31 @@ async def test_a_waiting_job_says_what_would_start_it(browser: Browser) -> None:
     queue = await browser.open("/det/queue")
     assert f"/det/queue/{explained['jobId']}" in queue.links
     assert not explained["whatIf"] or explained["whatIf"][0]["text"] in queue.words
+
+
+async def test_a_pool_has_a_page_of_advice_that_is_loaded_again_until_it_is_there(tmp_path: Path) -> None:
+    store, twin = Past(runs=40), Twin()
+    twin.open.clear()
+    config = {"launch_error": False, "resource_pools": [{"pool_name": "default"}]}
+    given = {"store": store, "clock": store.clock, "pools": kept_pool(), "config": config}
+    async with a_web(tmp_path, advices=advised(twin), **given) as browser:
+        await browser.log_in("ada")
+        link = "/det/resourcepool/default/advice"
+        assert link in (await browser.open("/det/resourcepool/default")).links
+        page = await browser.open(link)
+        assert "is being played under each change" in page.words and 'http-equiv="refresh"' in page.text
+        twin.open.set()
+        await browser.world.get("/api/v1/resource-pools/default/advice")
+        page = await browser.open(link)
+        assert 'http-equiv="refresh"' not in page.text
+        assert "min_instances from 1 to 0" in page.words and "of the cost" in page.words
+        assert "40 pieces of work in 3.3 days" in page.words
+
+
+async def test_a_pool_without_machines_to_buy_has_no_advice(tmp_path: Path) -> None:
+    async with a_web(tmp_path, advices=advised(Twin())) as browser:
+        await browser.log_in("ada")
+        link = "/det/resourcepool/default/advice"
+        assert link not in (await browser.open("/det/resourcepool/default")).links
+        assert "There is no advice: pool 'default' has no provider" in (await browser.open(link)).words
+        assert "resource pool 'x'" in (await browser.open("/det/resourcepool/x/advice", status=404)).words

@@ -52,7 +52,7 @@ TREE: Mapping[str, tuple[str, ...]] = {
     "job": ("explain", "list", "ls", "schedule", "snapshot", "u", "update", "update-batch"),
     "master": ("config", "info", "logs"),
     "project": ("create", "list", "ls"),
-    "pool": ("offers", "validate"),
+    "pool": ("advise", "offers", "validate"),
     "resource-pool": ("bindings", "list", "ls", "offers", "set-budget"),
     "slot": ("disable", "enable", "list", "ls"),
     "task": ("cleanup-logs", "list", "logs", "ls"),

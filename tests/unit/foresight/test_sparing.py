@@ -11,9 +11,9 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import EPOCH, Course
 from resolute_master.foresight.decide import Decider, Production, Sparing
 from resolute_master.foresight.pool import Decision, VirtualPool
+from resolute_master.foresight.trace_job import TraceJob
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import TracedMarket
-from resolute_sim.twin.jobs import TraceJob
 from resolute_sim.twin.twin import as_work
 
 OFFERS = tuple(

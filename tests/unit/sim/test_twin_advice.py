@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from resolute.errors import InvalidInput
+from resolute.errors import InvalidInput, Unavailable
 from resolute_cli.main import main
 from resolute_master.domain.ids import PoolName
-from resolute_master.domain.pool import PoolPolicy
+from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.foresight.advice import Question
+from resolute_master.foresight.trace_job import TraceJob
 from resolute_provisioner.catalogue import shipped
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.advice import advise, changes, other_sizes
-from resolute_sim.twin.jobs import TraceJob
+from resolute_sim.twin.advisor import ProcessAdvisor
+from resolute_sim.twin.advisor_process import answer
 
 LARGE = Offer(
     offer_id="aws/us-east-1a/g5.48xlarge/on_demand",
@@ -41,7 +46,8 @@ def test_smaller_machines_of_the_family_save_what_single_slots_leave_empty() -> 
     assert first.key == "offers" and "g5.xlarge" in first.value and "max_instances: 32" in first.value
     assert 0.5 < first.share < 1.0
     assert first.saves_a_month == pytest.approx(first.share * found.cost_a_month)
-    assert abs(first.wait_more_s) < 180.0
+    assert abs(first.wait_mean_s - found.wait_mean_s) < 180.0
+    assert first.now == "instance_types: [g5.48xlarge], and max_instances: 4"
     assert {each.key for each in found.savings} == {"offers", "max_idle_agent_period"}
 
 
@@ -59,7 +65,7 @@ def test_other_sizes_are_of_the_family_and_cost_something() -> None:
 def test_only_what_the_pool_does_not_have_yet_is_tried() -> None:
     spot = replace(LARGE, offer_id="s", market=Market.SPOT)
     bare = PoolScaling(pool="p", offers=(LARGE, spot), min_instances=1, max_idle_cost=1.0)
-    keys = [each.key for each in changes(bare, shipped("local"))]
+    keys = [each.key for each in changes(policy(bare), shipped("local"))]
     assert keys == [
         "consolidation",
         "max_idle_agent_period",
@@ -68,7 +74,65 @@ def test_only_what_the_pool_does_not_have_yet_is_tried() -> None:
         "max_idle_cost",
     ]
     ours = replace(SCALING, idle_learnt=True, spot_fallback=SpotFallback(return_after_s=600.0), offers=(LARGE, spot))
-    assert list(changes(ours, shipped("local"))) == []
+    assert list(changes(policy(ours), shipped("local"))) == []
+    spread = replace(policy(ours), fitting=Fitting.WORST)
+    (change,) = changes(spread, shipped("local"))
+    assert (change.key, change.now, change.value) == ("scheduler.fitting_policy", "worst", "best")
+    assert change.pool == policy(ours)
+
+
+def test_machines_that_stay_are_paid_for_all_the_days_that_the_jobs_are_the_work_of() -> None:
+    kept = PoolScaling(pool="p", offers=(LARGE,), min_instances=1, idle_learnt=True, consolidation=Consolidation())
+    found = advise(policy(kept), SMALL_JOBS, days=10.0)
+    assert found.days == 10.0
+    # One machine always, and hardly ever a second one: the jobs come one after another.
+    assert found.cost_a_month == pytest.approx(16.288 * 24 * 30, rel=0.02)
+    (saved,) = found.savings
+    assert (saved.key, saved.now, saved.value) == ("min_instances", "1", "0")
+    # The jobs have work for less than a day of the ten.
+    assert 0.9 < saved.share < 1.0 and saved.saves_a_month == pytest.approx(saved.share * found.cost_a_month)
+    assert saved.wait_mean_s > found.wait_mean_s
+
+
+def test_at_most_five_changes_are_told_and_the_largest_first() -> None:
+    spot = replace(LARGE, offer_id="s", market=Market.SPOT)
+    bare = PoolScaling(pool="p", offers=(LARGE, spot), min_instances=1, max_idle_cost=100.0)
+    spread = replace(policy(bare), fitting=Fitting.WORST)
+    found = advise(spread, SMALL_JOBS, days=1.0)
+    assert len(list(changes(spread, shipped("local")))) == 6
+    assert len(found.savings) <= 5
+    saved = [each.saves_a_month for each in found.savings]
+    assert saved and saved == sorted(saved, reverse=True)
+
+
+async def test_another_process_plays_the_history(tmp_path: Path) -> None:
+    question = Question(pool=policy(SCALING), jobs=SMALL_JOBS, days=1.0, catalogue=shipped("aws"), boot_s=180.0)
+    found = await ProcessAdvisor()(question)
+    assert found == advise(policy(SCALING), SMALL_JOBS, shipped("aws"), boot_s=180.0, days=1.0)
+    with pytest.raises(InvalidInput, match="can hold none of the 1 jobs") as refusal:
+        answer(replace(question, jobs=(replace(SMALL_JOBS[0], slots=1000),)))
+    (tmp_path / "refusal").write_bytes(pickle.dumps(str(refusal.value)))
+    with pytest.raises(InvalidInput, match="can hold none of the 1 jobs"):
+        await ProcessAdvisor(command=("cat", str(tmp_path / "refusal")))(question)
+
+
+async def test_a_simulation_that_takes_too_long_is_ended() -> None:
+    question = Question(pool=policy(SCALING), jobs=SMALL_JOBS, days=1.0, catalogue=shipped("aws"), boot_s=180.0)
+    with pytest.raises(Unavailable, match="was ended: it took longer"):
+        await ProcessAdvisor(command=("sleep", "60"), limit_s=0.05)(question)
+    with pytest.raises(Unavailable, match="was ended"):
+        await ProcessAdvisor(command=("sh", "-c", "kill -XCPU $$"))(question)
+    with pytest.raises(Unavailable, match="has failed"):
+        await ProcessAdvisor(command=("false",))(question)
+
+
+def test_jobs_that_the_pool_of_today_can_never_hold_are_left_out() -> None:
+    huge = replace(SMALL_JOBS[0], job_id="huge", slots=1000)
+    question = Question(
+        pool=policy(SCALING), jobs=(huge, *SMALL_JOBS), days=1.0, catalogue=shipped("aws"), boot_s=180.0
+    )
+    found = answer(question)
+    assert (found.jobs, found.left_out) == (len(SMALL_JOBS), 1)
 
 
 def test_a_pool_without_prices_is_refused() -> None:
@@ -99,4 +163,8 @@ def test_validate_says_what_other_types_would_save_by_the_past_of_the_pool(
     assert main(["pool", "validate", str(tmp_path / "pool.yaml"), "--jobs", str(tmp_path / "jobs.csv")]) == 0
     told = capsys.readouterr().out
     assert "By a simulation of the 20 jobs of" in told
+    assert main(["pool", "validate", str(tmp_path / "pool.yaml"), "--jobs", str(tmp_path / "jobs.csv"), "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown["pool"] == "old" and shown["savings"]["jobs"] == 20
+    assert [each["key"] for each in shown["savings"]["savings"]] == ["offers"]
     assert "offers: instance_types: [g5.12xlarge, g5.48xlarge, g5.xlarge], and max_instances: 32 saves" in told

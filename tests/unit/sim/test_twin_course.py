@@ -17,11 +17,11 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import OutOfPatience
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import Decision
+from resolute_master.foresight.trace_job import TraceJob
 from resolute_master.foresight.work import Frictions
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.capacity import CapacityTrace
 from resolute_sim.twin.figures import Report
-from resolute_sim.twin.jobs import TraceJob
 from resolute_sim.twin.synthetic import synthetic_jobs
 from resolute_sim.twin.twin import POLICIES, Setting, check_prices, simulate
 

@@ -20,10 +20,10 @@ from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.course import CourseStuck
+from resolute_master.foresight.trace_job import TraceJob
 from resolute_provisioner.clouds.local.configuration import LocalProvider
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace
-from resolute_sim.twin.jobs import TraceJob
 from resolute_sim.twin.pools import UNPLAYED, UNPLAYED_OF_PROVIDER, read_pool
 from resolute_sim.twin.twin import Setting, simulate
 

@@ -8,6 +8,7 @@
     GET  /api/v1/jobs/{jobId}/explain                       why.ExplainJobResponse
     GET  /api/v1/resource-pools/{poolName}/snapshot         a snapshot file (docs/snapshots.md)
     GET  /api/v1/resource-pools/{poolName}/offers           offers.GetPoolOffersResponse
+    GET  /api/v1/resource-pools/{poolName}/advice           advice.GetPoolAdviceResponse
     GET  /api/v1/agent-join-token                           AgentJoinTokenResponse
     POST /api/v1/agent-join-token/rotate                    AgentJoinTokenResponse
     POST /api/v1/agents/{agentId}/forget                    ForgetAgentRequest, ForgetAgentResponse

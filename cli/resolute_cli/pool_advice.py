@@ -1,0 +1,84 @@
+"""`det pool advise`: what changes of a pool's settings would save, by its own history, which the master plays."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice
+from resolute_cli.command import Command
+from resolute_cli.invocation import Invocation
+from resolute_cli.render import duration_text, percent_text
+
+COLUMNS = ("Setting", "Now", "Instead", "Saves/Month", "Of the Cost", "Mean Wait Now", "Mean Wait Then")
+PAUSE_S = 0.2
+"""Between two questions. The master waits some seconds before it answers that it is not ready."""
+SHORT_DAYS = 7.0
+
+
+def advise(cli: Invocation, args: argparse.Namespace) -> None:
+    found = _answer(cli, args.pool_name)
+    advice = found.advice
+    if advice is None and cli.render.format is None:
+        cli.render.line(f"There is no advice: {found.reason}.")
+        return
+    cli.render.table(COLUMNS, [] if advice is None else list(_rows(advice)), found)
+    for text in () if advice is None else _remarks(found, advice):
+        cli.render.note(text)
+
+
+def _answer(cli: Invocation, pool: str) -> GetPoolAdviceResponse:
+    """When it is there; or why there is none."""
+    queue = cli.api().queue
+    found = queue.advice(pool)
+    if found.advice is None and found.computing:
+        cli.render.status(f"The master plays the history of pool {pool} under each change; that can take some minutes.")
+    while found.advice is None and found.computing:
+        time.sleep(PAUSE_S)
+        found = queue.advice(pool)
+    return found
+
+
+def _rows(advice: PoolAdvice) -> Iterator[tuple[object, ...]]:
+    for each in advice.changes:
+        yield (
+            each.key,
+            each.now,
+            each.value,
+            f"{each.saves_a_month:,.2f}",
+            percent_text(each.share),
+            duration_text(advice.wait_mean_s),
+            duration_text(each.wait_mean_s),
+        )
+
+
+def _remarks(found: GetPoolAdviceResponse, advice: PoolAdvice) -> Iterator[str]:
+    if not advice.changes:
+        yield f"No change of a setting that was played saves anything in pool {found.pool}."
+    yield (
+        f"By a simulation of the {advice.jobs} pieces of work of the last {advice.days:.1f} days, machines starting in "
+        f"{duration_text(advice.boot_s)}, pool {found.pool} as it is costs {advice.cost_a_month:,.2f} a month, and work waits "
+        f"{duration_text(advice.wait_mean_s)} on average."
+    )
+    if advice.changes:
+        yield "Each change was played alone: what several save together is another figure."
+    if advice.left_out:
+        yield f"Left out: {advice.left_out} pieces of work that the pool as it is configured now can never hold."
+    if advice.days < SHORT_DAYS:
+        yield "The history is short of a week, and a month may be otherwise."
+    if found.reason:
+        yield f"Computed at {advice.computed_at.isoformat(timespec='seconds')}; there is none that is newer: {found.reason}."
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool_name", help="name of the resource pool")
+
+
+ADVISE = Command(
+    name="advise",
+    help="say what other settings of an elastic pool would save, by its own history",
+    run=advise,
+    arguments=_arguments,
+    formats=("json", "csv"),
+)

@@ -1,0 +1,55 @@
+"""What changes of an elastic pool's settings would save, by its own history: beyond the contract.
+
+GET /api/v1/resource-pools/{poolName}/advice            GetPoolAdviceResponse
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """One change of one setting, played alone. Money is in the currency of the pool's prices."""
+
+    key: str
+    """Of the pool's configuration."""
+    now: str
+    value: str
+    """What it would be."""
+    saves_a_month: float
+    share: float
+    """Of the cost, 0 to 1."""
+    wait_mean_s: float
+    """How long jobs would wait on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolAdvice:
+    """`changes`, at most five, the one that saves most first. The other figures are of the pool as it is, by the same
+    simulation."""
+
+    computed_at: datetime
+    jobs: int
+    """So many pieces of work were played."""
+    left_out: int
+    """So many more were not: the pool as it is configured now can never hold them."""
+    days: float
+    """Of history, up to `computed_at`."""
+    boot_s: float
+    """So long machines took to join."""
+    cost_a_month: float
+    wait_mean_s: float
+    changes: tuple[SettingChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetPoolAdviceResponse:
+    """`advice` is the newest that there is; None where none was made yet. `reason`: why there is none, or none that is newer.
+    `computing`: one is being made, ask again."""
+
+    pool: str
+    advice: PoolAdvice | None = None
+    reason: str = ""
+    computing: bool = False

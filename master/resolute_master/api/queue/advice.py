@@ -1,0 +1,189 @@
+"""Advice on the settings of pools, by their own histories: asked of the advisor one pool at a time, and remembered.
+
+Who asks gets the newest answer, which is made anew when it is older than `FRESH_S`. Where there is none yet, the caller waits as
+long as it has patience.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+from statistics import median
+
+from resolute.clock import Clock
+from resolute.errors import InvalidInput, ResoluteError
+from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice, SettingChange
+from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.change import PoolBelief
+from resolute_master.domain.copies import replace
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
+from resolute_master.engine.engine import Engine
+from resolute_master.event_loop import giving_way
+from resolute_master.foresight.advice import Advice, Advisor, Question
+from resolute_master.foresight.history import MOST, History, history
+from resolute_master.foresight.run_times import LEAST
+from resolute_master.scheduler.snapshot import PoolSnapshot
+from resolute_master.store.base import Store
+from resolute_provisioner.catalogue.shapes import Catalogue
+from resolute_provisioner.model import PoolScaling
+from resolute_provisioner.offers import price_in_force
+
+log = logging.getLogger(__name__)
+
+FRESH_S = 3600.0
+RETRY_S = 300.0
+"""After an attempt that failed. A history that was too short is read again for everybody who asks."""
+PATIENCE_S = 10.0
+"""Of a call of the API."""
+BOOT_S = 180.0
+"""Before a machine of the pool has joined."""
+
+
+@dataclass(slots=True)
+class _KnownOfPool:
+    newest: PoolAdvice | None = None
+    failed: str = ""
+    """Why the last attempt brought none."""
+    rests_until_s: float = -inf
+    """Of the monotonic clock: no attempt begins before."""
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PoolAdvices:
+    """`advisor` None: this master was composed without one, and says so. `catalogues` of machine types, by pool."""
+
+    advisor: Advisor | None = None
+    catalogues: Mapping[PoolName, Catalogue] = field(default_factory=dict)
+    _pools: dict[PoolName, _KnownOfPool] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def of_pool(
+        self, engine: Engine, store: Store, policy: PoolPolicy, clock: Clock, *, patience_s: float = PATIENCE_S
+    ) -> GetPoolAdviceResponse:
+        """Never fails: why there is no advice is a part of the answer."""
+        pool = policy.name
+        try:
+            scaling = _to_be_advised(policy)
+            if self.advisor is None:
+                raise InvalidInput("this master has no simulator")
+        except InvalidInput as error:
+            return GetPoolAdviceResponse(pool=pool, reason=str(error))
+        known = self._pools.setdefault(pool, _KnownOfPool())
+        if known.task is None and clock.monotonic() >= known.rests_until_s:
+            known.task = asyncio.create_task(self._make(known, self.advisor, engine, store, policy, scaling, clock))
+        if known.task is not None and known.newest is None:
+            # A caller that stops waiting must not cancel the answer of the others.
+            await asyncio.wait((known.task,), timeout=patience_s)
+        return GetPoolAdviceResponse(
+            pool=pool, advice=known.newest, reason=known.failed, computing=known.task is not None
+        )
+
+    async def _make(
+        self,
+        known: _KnownOfPool,
+        advisor: Advisor,
+        engine: Engine,
+        store: Store,
+        policy: PoolPolicy,
+        scaling: PoolScaling,
+        clock: Clock,
+    ) -> None:
+        try:
+            async with self._turn:
+                now = clock.now()
+                past = await _history(engine, store, policy.name, clock)
+                if len(past.jobs) < LEAST:
+                    known.failed = _too_little(policy.name, past)
+                    return
+                known.rests_until_s = clock.monotonic() + RETRY_S
+                priced, boot_s = _as_learnt(engine, scaling)
+                question = Question(
+                    pool=replace(policy, scaling=priced),
+                    jobs=past.jobs,
+                    days=past.days,
+                    catalogue=self.catalogues.get(policy.name, Catalogue()),
+                    boot_s=boot_s,
+                )
+                found = await advisor(question)
+                known.newest, known.failed = _shown(found, question, now), ""
+                known.rests_until_s = clock.monotonic() + FRESH_S
+        except ResoluteError as error:
+            known.failed = str(error)
+        except Exception:
+            log.exception("advice on pool %s could not be made", policy.name)
+            known.failed = "the simulation has failed, and the master's log has the details"
+        finally:
+            known.task = None
+
+
+def _to_be_advised(policy: PoolPolicy) -> PoolScaling:
+    """Raises `InvalidInput` for a pool whose settings decide about no money, with the reason."""
+    if policy.scaling is None:
+        raise InvalidInput(
+            f"pool '{policy.name}' has no provider: its machines are there whether work needs them or not, and no setting of it "
+            "saves anything"
+        )
+    if not any(offer.slots for offer in policy.scaling.offers):
+        raise InvalidInput(f"no machine of pool '{policy.name}' has slots, and only work with slots is played")
+    return policy.scaling
+
+
+async def _history(engine: Engine, store: Store, pool: PoolName, clock: Clock) -> History:
+    ended = await store.ended_allocations(pool, MOST)
+    attempts = await asyncio.to_thread(_attempts, ended, engine.snapshot(pool))
+    jobs = {job.id: job for job in await store.jobs(sorted({each.job_id for each in attempts}))}
+    return await asyncio.to_thread(history, attempts, jobs, clock.now(), whole=len(ended) < MOST)
+
+
+def _attempts(ended: Sequence[Allocation], snapshot: PoolSnapshot) -> Sequence[Allocation]:
+    """With those that run. What has ended since the others were read is there once."""
+    run = (
+        each for each in giving_way(snapshot.allocations.values()) if each.assigned_at is not None and not each.ended
+    )
+    return tuple({each.id: each for each in (*run, *ended)}.values())
+
+
+def _as_learnt(engine: Engine, scaling: PoolScaling) -> tuple[PoolScaling, float]:
+    """With the prices that are in force, and how long machines of the pool take to join."""
+    beliefs = {b.belief.offer_id: b.belief for b in engine.state.find(PoolBelief, "beliefs_of_pool", scaling.pool)}
+    offers = tuple(
+        replace(each, price_per_hour=price_in_force(each, beliefs.get(each.offer_id))) for each in scaling.offers
+    )
+    joined = [found.join_time_s for found in beliefs.values() if found.join_time_s is not None]
+    return replace(scaling, offers=offers), median(joined) if joined else BOOT_S
+
+
+def _too_little(pool: PoolName, past: History) -> str:
+    return (
+        f"the history of pool '{pool}' is too short: {len(past.jobs)} piece(s) of work with slots have run in it in the last "
+        f"{past.days:.1f} days, and advice needs {LEAST}; 'det pool validate FILE --jobs JOBS.csv' judges by jobs of a file"
+    )
+
+
+def _shown(found: Advice, question: Question, now: datetime) -> PoolAdvice:
+    return PoolAdvice(
+        computed_at=now,
+        jobs=found.jobs,
+        left_out=found.left_out,
+        days=found.days,
+        boot_s=question.boot_s,
+        cost_a_month=found.cost_a_month,
+        wait_mean_s=found.wait_mean_s,
+        changes=tuple(
+            SettingChange(
+                key=each.key,
+                now=each.now,
+                value=each.value,
+                saves_a_month=each.saves_a_month,
+                share=each.share,
+                wait_mean_s=each.wait_mean_s,
+            )
+            for each in found.savings
+        ),
+    )

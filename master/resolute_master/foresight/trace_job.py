@@ -1,0 +1,31 @@
+"""One job of a trace: what is played when nothing of it is there yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceJob:
+    """One row. Times are seconds; `submit_s` counts from the trace's own beginning."""
+
+    job_id: str
+    submit_s: float
+    duration_s: float
+    """Run time on its slots, queueing not included."""
+    slots: int
+    group: str
+    """Who shares with whom: the user of the job, and under fair share its group."""
+    priority: int | None = None
+    """None takes the pool's default."""
+    weight: float = 1.0
+    max_slots: int | None = None
+    single_node: bool | None = None
+    """None: on one machine when one can hold it."""
+    preemptible: bool = True
+    deadline_s: float | None = None
+    """By when its work shall be done, from the trace's beginning."""
+    workspace: str = ""
+    """Empty: one of its group's own."""
+    max_cost: float | None = None
+    """What its slots may cost in all, in the currency of the prices."""

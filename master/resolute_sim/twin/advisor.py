@@ -1,0 +1,62 @@
+"""The advisor of a master: a process of its own (`advisor_process`) plays the pool's history, so that no request waits for it.
+
+The one door for the master's composition root. It loads nothing of the simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import sys
+from collections.abc import Sequence
+
+from resolute.errors import InvalidInput, Unavailable
+from resolute_master.foresight.advice import Advice, Question
+
+COMMAND = (sys.executable, "-P", "-m", "resolute_sim.twin.advisor_process")
+"""`-P`: no module is taken from the directory in which the master was started."""
+LIMIT_S = 600.0
+"""Of waiting; a busy machine gives the process less than a processor."""
+
+
+class ProcessAdvisor:
+    """An `Advisor`. One process a question: the caller decides how many questions there are at a time."""
+
+    def __init__(self, *, command: Sequence[str] = COMMAND, limit_s: float = LIMIT_S) -> None:
+        self._command = tuple(command)
+        self._limit_s = limit_s
+
+    async def __call__(self, question: Question) -> Advice:
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            async with asyncio.timeout(self._limit_s):
+                written, _ = await process.communicate(await asyncio.to_thread(pickle.dumps, question))
+        except TimeoutError:
+            raise _too_long(question) from None
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            raise (
+                _too_long(question)
+                if (process.returncode or 0) < 0
+                else Unavailable(
+                    f"the simulation of pool {question.pool.name} has failed, and the master's log has the details"
+                )
+            )
+        answer: Advice | str = pickle.loads(written)
+        if isinstance(answer, str):
+            raise InvalidInput(answer)
+        return answer
+
+
+def _too_long(question: Question) -> Unavailable:
+    return Unavailable(
+        f"the simulation of {len(question.jobs)} jobs of pool {question.pool.name} was ended: it took longer, or more "
+        "memory, than it may; 'det simulate' has no such limits"
+    )

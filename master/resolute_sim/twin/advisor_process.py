@@ -1,0 +1,55 @@
+"""Reads a pickled question from its input and writes a pickled answer: the process that `ProcessAdvisor` starts.
+
+Both ends are of one installation, and nobody else writes to the pipes. The process has a low priority, and limits of time and
+memory of its own, so that it ends soon after a master that was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import sys
+
+from resolute.errors import InvalidInput
+from resolute_master.foresight.advice import Advice, Question
+from resolute_sim.twin.advice import advise, playable
+
+CPU_LIMIT_S = 300
+MEMORY_LIMIT_BYTES = 4 << 30
+NICE = 15
+
+
+def answer(question: Question) -> Advice:
+    """Raises `InvalidInput`, as `advise`, and where the pool of today can hold none of the jobs."""
+    pool = question.pool
+    jobs = playable(pool, question.jobs)
+    if not jobs:
+        raise InvalidInput(
+            f"pool '{pool.name}' as it is configured can hold none of the {len(question.jobs)} jobs of its history"
+        )
+    return advise(
+        pool,
+        jobs,
+        question.catalogue,
+        boot_s=question.boot_s,
+        days=question.days,
+        left_out=len(question.jobs) - len(jobs),
+    )
+
+
+def main() -> None:
+    os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    question: Question = pickle.load(sys.stdin.buffer)
+    found: Advice | str
+    try:
+        found = answer(question)
+    except InvalidInput as error:
+        found = str(error)
+    sys.stdout.buffer.write(pickle.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
