@@ -21,6 +21,7 @@ SOURCES: Mapping[str, str] = {
     "parts.css": "assets/parts.css",
     "pages.css": "assets/pages.css",
     "app.js": "assets/app.js",
+    "axes.js": "assets/axes.js",
     "charts.js": "assets/charts.js",
     "editor.js": "assets/editor.js",
     "logs.js": "assets/logs.js",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resolute_master.domain.experiment import Experiment
+from resolute_web.axes import METRIC, Choice, Choices, Scale, fits, key_of, scale_of
 from resolute_web.trials import TrialRow, best_first, flat
 from resolute_web.words import number
 
@@ -31,19 +32,30 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
+    """`key` names it in the address; `marked` is where its chosen range begins, from above, and how high it is."""
+
+    key: str
     name: str
     x: float
     labels: Sequence[Label]
+    scale: Scale
+    downward: bool
+    choice: Choice
+    marked: tuple[float, float] | None
+
+    def y(self, value: Any) -> float:
+        return _height(self.scale.place(value), self.downward)
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One trial. `shade` 0 is the best fifth; the template draws the worst first."""
+    """One trial. `shade` 0 is the best fifth; the template draws the worst first, and those outside of what is chosen before."""
 
     trial: int
     points: str
     shade: int
     text: str
+    outside: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,38 +85,9 @@ class Scatter:
     height: int = PLOT_HEIGHT
 
 
-class Scale:
-    """From values to a place between 0 and 1: by size (by order of magnitude where they span some), or words by their order."""
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self._words: list[str] = []
-        numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-        self._numeric = bool(numbers) and len(numbers) == len(values) and all(map(math.isfinite, numbers))
-        if not self._numeric:
-            self._words = sorted({number(value) for value in values})
-            return
-        self._low, self._high = min(numbers), max(numbers)
-        self._log = self._low > 0 and self._high / self._low >= 50
-
-    def place(self, value: Any) -> float:
-        if not self._numeric:
-            steps = len(self._words) - 1
-            return self._words.index(number(value)) / steps if steps else 0.5
-        low, high, at = self._low, self._high, float(value)
-        if self._log:
-            low, high, at = math.log(low), math.log(high), math.log(at)
-        return (at - low) / (high - low) if high > low else 0.5
-
-    @property
-    def labels(self) -> Sequence[tuple[float, str]]:
-        """Place and text of some values."""
-        if not self._numeric:
-            return [(self.place(word), word) for word in self._words[:12]]
-        middle = math.sqrt(self._low * self._high) if self._log else (self._low + self._high) / 2
-        return [(self.place(value), number(value, 3)) for value in (self._low, middle, self._high)]
-
-
-def parallel(rows: Sequence[TrialRow], names: Sequence[str], experiment: Experiment) -> Parallel | None:
+def parallel(
+    rows: Sequence[TrialRow], names: Sequence[str], experiment: Experiment, choices: Choices
+) -> Parallel | None:
     """The metric is the last axis, better above. None where there is nothing to compare."""
     told = _told(rows, names, experiment)
     names = names[:MOST_AXES]
@@ -112,35 +95,44 @@ def parallel(rows: Sequence[TrialRow], names: Sequence[str], experiment: Experim
         return None
     columns = [[flat(row.trial.hparams).get(name) for row in told] for name in names]
     columns.append([row.best for row in told])
-    scales = [Scale(column) for column in columns]
     step = (WIDTH - LEFT - RIGHT) / len(names)
-    span = HEIGHT - TOP - BOTTOM
-    turned = [False] * len(names) + [experiment.smaller_is_better]
-
-    def y_of(axis: int, place: float) -> float:
-        return round(TOP + span * (place if turned[axis] else 1 - place), 1)
-
     axes = [
-        Axis(
-            name,
-            round(LEFT + index * step, 1),
-            [Label(round(LEFT + index * step, 1), y_of(index, at), text) for at, text in scales[index].labels],
-        )
-        for index, name in enumerate([*names, experiment.metric])
+        _axis(key, name, round(LEFT + index * step, 1), scale_of(column), downward=downward, choices=choices)
+        for index, (column, (key, name, downward)) in enumerate(zip(columns, _named(names, experiment), strict=True))
     ]
     tracks = [
         Track(
             row.trial.id,
-            " ".join(
-                f"{axes[axis].x},{y_of(axis, scales[axis].place(column[number_]))}"
-                for axis, column in enumerate(columns)
-            ),
+            " ".join(f"{axis.x},{axis.y(column[number_])}" for axis, column in zip(axes, columns, strict=True)),
             _shade(number_, len(told)),
             _in_words(row, names, experiment),
+            outside=not fits(row, choices),
         )
         for number_, row in enumerate(told)
     ]
-    return Parallel(axes, list(reversed(tracks)))
+    worst_first = tracks[::-1]
+    return Parallel(axes, sorted(worst_first, key=lambda track: not track.outside))
+
+
+def _named(names: Sequence[str], experiment: Experiment) -> Sequence[tuple[str, str, bool]]:
+    """Key and title of each axis, and whether small values are above."""
+    found = [(key_of(name), name, False) for name in names]
+    return [*found, (METRIC, experiment.metric, experiment.smaller_is_better)]
+
+
+def _axis(key: str, name: str, x: float, scale: Scale, *, downward: bool, choices: Choices) -> Axis:
+    choice = choices.get(key, Choice())
+    labels = [Label(x, _height(at, downward), text) for at, text in scale.labels]
+    marked = None
+    if scale.numeric and (choice.low is not None or choice.high is not None):
+        places = (scale.place_of_end(choice.low, 0.0), scale.place_of_end(choice.high, 1.0))
+        above, below = sorted(_height(place, downward) for place in places)
+        marked = (above, round(max(below - above, 2.0), 1))
+    return Axis(key, name, x, labels, scale, downward, choice, marked)
+
+
+def _height(place: float, downward: bool) -> float:
+    return round(TOP + (HEIGHT - TOP - BOTTOM) * (place if downward else 1 - place), 1)
 
 
 def scatters(rows: Sequence[TrialRow], names: Sequence[str], experiment: Experiment) -> Sequence[Scatter]:
@@ -148,13 +140,13 @@ def scatters(rows: Sequence[TrialRow], names: Sequence[str], experiment: Experim
     told = _told(rows, names, experiment)
     if len(told) < 2:
         return ()
-    metric = Scale([row.best for row in told])
+    metric = scale_of([row.best for row in told])
     return [_scatter(name, told, metric, experiment) for name in names]
 
 
 def _scatter(name: str, told: Sequence[TrialRow], metric: Scale, experiment: Experiment) -> Scatter:
     values = [flat(row.trial.hparams).get(name) for row in told]
-    across = Scale(values)
+    across = scale_of(values)
     left, bottom, width, height = 44, PLOT_HEIGHT - 22, PLOT_WIDTH - 56, PLOT_HEIGHT - 36
     dots = [
         Dot(

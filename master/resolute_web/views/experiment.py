@@ -22,6 +22,7 @@ from resolute_master.api.resources.why import explain_job
 from resolute_master.domain.experiment import Experiment
 from resolute_master.store.base import TrialQuery
 from resolute_web import actions, configuration, rungs, search_pictures
+from resolute_web.axes import MOST_WORDS, choices_of, fits
 from resolute_web.forms import read_form
 from resolute_web.page import Page, data, page, see
 from resolute_web.series import column_of, line_of
@@ -154,17 +155,20 @@ async def trials(call: Call, experiment: Experiment) -> web.Response:
 
 async def search(call: Call, experiment: Experiment) -> web.Response:
     found = await rows_of(call.api, experiment, TrialQuery(experiment_id=experiment.id, limit=MOST_TRIALS))
-    names = searched(found.rows)
+    names, chosen = searched(found.rows), choices_of(call.request.query)
+    fitting = [row for row in found.rows if fits(row, chosen)]
     return await tabbed(
         call,
         experiment,
         "search",
         "experiment_search.html",
-        rows=best_first(found.rows, experiment),
+        rows=best_first(fitting, experiment),
         total=found.total,
+        chosen=bool(chosen),
+        most_words=MOST_WORDS,
         names=names,
         flat=flat,
-        parallel=search_pictures.parallel(found.rows, names, experiment),
+        parallel=search_pictures.parallel(found.rows, names, experiment, chosen),
         scatters=search_pictures.scatters(found.rows, names, experiment),
         brackets=() if experiment.unmanaged else rungs.brackets_of(await show_search(call, experiment)),
     )

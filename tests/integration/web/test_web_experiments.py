@@ -221,5 +221,10 @@ async def test_a_search_is_drawn(browser: Browser) -> None:
     page = await browser.open(f"{path}/search")
     assert page.text.count("<polyline") == 3 and page.text.count("<circle class=") == 3
     assert page.words.index("Trial State") > 0
+    chosen = await browser.open(f"{path}/search?to:metric=0.45")
+    assert chosen.text.count('<polyline class="outside"') == 1 and "2 of 3 chosen" in chosen.words
+    assert [f"{path}/trials/{trial.id}" in chosen.links for trial in trials] == [False, True, True]
+    assert "No trial is in all" in (await browser.open(f"{path}/search?from:hp.lr=9")).words
+    assert "is not a number" in (await browser.open(f"{path}/search?from:hp.lr=a", status=400)).words
     rows = await browser.open(f"{path}/trials")
     assert rows.text.index(f"/trials/{trials[2].id}") < rows.text.index(f"/trials/{trials[0].id}")
