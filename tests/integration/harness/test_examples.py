@@ -53,7 +53,7 @@ def sampled(hparams: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("path", map(_tried, CONFIGURATIONS))
+@pytest.mark.parametrize("path", [_tried(path) for path in CONFIGURATIONS])
 def test_configurations_fit_their_programs(master: FakeMaster, tasks: Tasks, tmp_path: Path, path: Path) -> None:
     """A few steps as a managed trial: the searcher's metric is among those reported, the length is kept."""
     config = yaml.safe_load(path.read_text())
