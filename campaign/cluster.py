@@ -138,7 +138,7 @@ def _text(file: Path) -> str:
 def _pool(name: str) -> dict[str, Any]:
     return {
         "pool_name": name,
-        "agent_reconnect_wait": "45s",
+        "agent_reconnect_wait": "180s",  # no lease runs out while killed masters start on a busy machine
         "provider": {
             "type": "local",
             "slots_per_instance": 1,
