@@ -7,13 +7,11 @@ from typing import Any
 
 from resolute.errors import InvalidInput
 from resolute_deploy.aws.bucket import S3Bucket, SecretsManager
-from resolute_deploy.aws.kinds import kinds_of_ec2
-from resolute_deploy.aws.orphans import orphans
 from resolute_deploy.aws.parts import parts
 from resolute_deploy.aws.preflight import preflight
+from resolute_deploy.aws.resources import end_machines, machines, resources
 from resolute_deploy.cloud import CHECKPOINTS, MARK, Account, Finding, Known, Left, Orphan, Planned
 
-ALIVE = ("pending", "running", "stopping", "stopped")
 DELETE_AT_ONCE = 1000
 """Keys that S3 takes in one request."""
 
@@ -134,28 +132,11 @@ class AwsAccount(Account):
 
     def machines(self, cluster_id: str, *, besides: str = "") -> list[str]:
         """Ids of the cluster's machines that are not ended."""
-        return [machine for machine, _ in self.machines_with_tags(cluster_id) if machine != besides]
-
-    def machines_with_tags(self, cluster_id: str) -> list[tuple[str, frozenset[str]]]:
-        """Ids of the cluster's machines that are not ended, and the keys of their tags."""
-        filters = [
-            {"Name": f"tag:{MARK}", "Values": [cluster_id]},
-            {"Name": "instance-state-name", "Values": list(ALIVE)},
-        ]
-        found = []
-        for page in self.client("ec2").get_paginator("describe_instances").paginate(Filters=filters):
-            for group in page["Reservations"]:
-                for each in group["Instances"]:
-                    found.append((each["InstanceId"], frozenset(tag["Key"] for tag in each["Tags"])))
-        return found
+        found = [each.id for each in machines(self.client("ec2"), self.region, cluster_id)]
+        return [machine for machine in found if machine != besides]
 
     def end(self, machines: Sequence[str]) -> None:
-        """Terminates machines, and returns when they are gone."""
-        if machines:
-            self.client("ec2").terminate_instances(InstanceIds=list(machines))
-            self.client("ec2").get_waiter("instance_terminated").wait(
-                InstanceIds=list(machines), WaiterConfig={"Delay": 5, "MaxAttempts": 120}
-            )
+        end_machines(self.client("ec2"), machines)
 
     def cancel_requests(self, cluster_id: str) -> None:
         filters = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}, {"Name": "state", "Values": ["open", "active"]}]
@@ -171,7 +152,10 @@ class AwsAccount(Account):
         return SecretsManager(self.client("secretsmanager"))
 
     def orphans(self, cluster_id: str, known: Known) -> Iterator[Orphan]:
-        return orphans(self, cluster_id, known)
+        """Disks are parts of machines."""
+        for each in resources(self.client, self.region, cluster_id):
+            if each.remove is not None and not each.bought and (each.type, each.id) not in known:
+                yield Orphan(what=each.what, remove=each.remove)
 
     def orphaned_parts(self, planned: Sequence[Planned]) -> Iterator[Orphan]:
         return parts(self.client("ec2"), planned)
@@ -216,35 +200,9 @@ class AwsAccount(Account):
         return removed
 
     def left(self, cluster_id: str) -> Iterator[Left]:
-        """What carries the cluster's tag and is still there."""
-        for machine in self.machines(cluster_id):
-            yield Left(
-                what=f"machine {machine}",
-                command=f"aws ec2 terminate-instances --region {self.region} --instance-ids {machine}",
-            )
-        for kind, each in kinds_of_ec2(self.client("ec2"), cluster_id):
-            id_ = each[kind.key]
-            yield Left(what=f"{kind.noun} {id_}", command=f"aws ec2 {kind.command} {id_} --region {self.region}")
-        yield from self._left_outside_of_ec2(cluster_id)
-
-    def _left_outside_of_ec2(self, cluster_id: str) -> Iterator[Left]:
-        name, region = f"resolute-{cluster_id}", self.region
-        for each in self.client("rds").describe_db_instances()["DBInstances"]:
-            if each["DBInstanceIdentifier"] == name and each["DBInstanceStatus"] != "deleting":
-                command = f"aws rds delete-db-instance --region {region} --skip-final-snapshot --db-instance-identifier {name}"
-                yield Left(what=f"database {name}", command=command)
-        for bucket in self.client("s3").list_buckets()["Buckets"]:
-            if bucket["Name"] == self.bucket_name(cluster_id):
-                yield Left(what=f"bucket {bucket['Name']}", command=f"aws s3 rb --force s3://{bucket['Name']}")
-        for page in self.client("secretsmanager").get_paginator("list_secrets").paginate():
-            for secret in page["SecretList"]:
-                if secret["Name"].startswith(f"{name}/"):
-                    command = f"aws secretsmanager delete-secret --region {region} --secret-id {secret['Name']}"
-                    command += " --force-delete-without-recovery"
-                    yield Left(what=f"secret {secret['Name']}", command=command)
-        for page in self.client("iam").get_paginator("list_roles").paginate():
-            for role in page["Roles"]:
-                if role["RoleName"] in (f"{name}-agent-{region}", f"{name}-master-{region}"):
-                    yield Left(
-                        what=f"role {role['RoleName']}", command=f"aws iam delete-role --role-name {role['RoleName']}"
-                    )
+        for each in resources(self.client, self.region, cluster_id):
+            if not each.going:
+                yield Left(what=each.what, command=each.command)
+        bucket = self.kept_bucket(cluster_id)
+        if bucket is not None:
+            yield Left(what=f"bucket {bucket}", command=f"aws s3 rb --force s3://{bucket}")

@@ -27,18 +27,19 @@ class Kind:
 
 
 def kinds_of_ec2(ec2: Any, cluster_id: str) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
-    """All of a cluster that is not deleted yet, in the order in which it can be removed: what stands in another before that."""
+    """All of a cluster that is not deleted, in the order in which it can be removed: what stands in another before that."""
     mine = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}]
     for kind in KINDS:
         for each in getattr(ec2, kind.describe)(Filters=mine)[kind.field]:
-            if str(each.get("State", "")).lower() not in ("deleted", "deleting"):
+            if str(each.get("State", "")).lower() != "deleted":
                 yield kind, each
 
 
 def _end_nat_gateway(ec2: Any, found: Mapping[str, Any]) -> None:
     """Its subnet and its address are held until it is gone."""
     gateway = found["NatGatewayId"]
-    ec2.delete_nat_gateway(NatGatewayId=gateway)
+    if found["State"] != "deleting":
+        ec2.delete_nat_gateway(NatGatewayId=gateway)
     ec2.get_waiter("nat_gateway_deleted").wait(NatGatewayIds=[gateway])
 
 

@@ -1,4 +1,4 @@
-"""What a cluster has in EC2: told with the command that removes it, and removed where no state has it."""
+"""What a cluster has in an account: told with the command that removes it, and removed where no state has it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import boto3
 import pytest
 
+from resolute.errors import ResoluteError
 from resolute_deploy.aws.account import AwsAccount
+from resolute_deploy.aws.resources import end_of_efs
 from resolute_provisioner.clouds.aws.fake_ec2 import REGION
 from support.deployed_aws import Aws, aws
 
@@ -32,8 +34,22 @@ def tagged(kind: str, cluster_id: str) -> dict[str, Any]:
     }
 
 
-def made(ec2: Any, cluster_id: str) -> dict[str, str]:
-    """One of each kind, by its type of Terraform."""
+def shared_files(account: AwsAccount, cluster_id: str, subnet: str, group: str) -> tuple[str, str]:
+    efs = account.client("efs")
+    tags = [{"Key": "resolute-deployment", "Value": cluster_id}]
+    file_system = efs.create_file_system(CreationToken=cluster_id, Tags=tags)["FileSystemId"]
+    target = efs.create_mount_target(FileSystemId=file_system, SubnetId=subnet, SecurityGroups=[group])
+    return file_system, target["MountTargetId"]
+
+
+def log_group(account: AwsAccount, name: str, cluster_id: str) -> str:
+    account.client("logs").create_log_group(logGroupName=name, tags={"resolute-deployment": cluster_id})
+    return name
+
+
+def made(account: AwsAccount, cluster_id: str) -> dict[str, str]:
+    """One of each kind, by its type of Terraform, in the order in which it is removed."""
+    ec2 = account.client("ec2")
     network = ec2.create_vpc(CidrBlock="10.9.0.0/16", **tagged("vpc", cluster_id))["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=network, CidrBlock="10.9.0.0/20", **tagged("subnet", cluster_id))["Subnet"]
     table = ec2.create_route_table(VpcId=network, **tagged("route-table", cluster_id))["RouteTable"]["RouteTableId"]
@@ -43,6 +59,7 @@ def made(ec2: Any, cluster_id: str) -> dict[str, str]:
     group = ec2.create_security_group(
         GroupName="master", Description="master", VpcId=network, **tagged("security-group", cluster_id)
     )
+    file_system, target = shared_files(account, cluster_id, subnet["SubnetId"], group["GroupId"])
     address = ec2.allocate_address(Domain="vpc", **tagged("elastic-ip", cluster_id))["AllocationId"]
     nat = ec2.create_nat_gateway(SubnetId=subnet["SubnetId"], AllocationId=address, **tagged("natgateway", cluster_id))[
         "NatGateway"
@@ -54,7 +71,10 @@ def made(ec2: Any, cluster_id: str) -> dict[str, str]:
         RouteTableIds=[table],
         **tagged("vpc-endpoint", cluster_id),
     )["VpcEndpoint"]
+    log = log_group(account, f"/resolute/{cluster_id}", cluster_id)
     return {
+        "aws_efs_mount_target": target,
+        "aws_efs_file_system": file_system,
         "aws_nat_gateway": nat["NatGatewayId"],
         "aws_eip": address,
         "aws_vpc_endpoint": endpoint["VpcEndpointId"],
@@ -63,19 +83,22 @@ def made(ec2: Any, cluster_id: str) -> dict[str, str]:
         "aws_route_table": table,
         "aws_internet_gateway": gateway["InternetGatewayId"],
         "aws_vpc": network,
+        "aws_cloudwatch_log_group": log,
     }
 
 
 def test_all_of_a_cluster_is_told_with_its_command(account: AwsAccount) -> None:
-    there = made(account.client("ec2"), "told")
+    there = made(account, "told")
     told = {each.what.split()[-1]: each.command for each in account.left("told")}
     assert list(told) == list(there.values())
     assert told[there["aws_route_table"]].startswith("aws ec2 delete-route-table --route-table-id rtb-")
+    assert told[there["aws_efs_mount_target"]].startswith("aws efs delete-mount-target --region us-east-1")
+    assert told[there["aws_cloudwatch_log_group"]].endswith("--log-group-name /resolute/told")
     assert told[there["aws_vpc_endpoint"]].startswith("aws ec2 delete-vpc-endpoints --vpc-endpoint-ids vpce-")
 
 
 def test_what_no_state_has_is_removed_and_the_rest_stays(account: AwsAccount) -> None:
-    there = made(account.client("ec2"), "half")
+    there = made(account, "half")
     kept = ("aws_vpc", "aws_internet_gateway", "aws_subnet")
     for orphan in account.orphans("half", frozenset((kind, there[kind]) for kind in kept)):
         orphan.remove()
@@ -83,3 +106,39 @@ def test_what_no_state_has_is_removed_and_the_rest_stays(account: AwsAccount) ->
     for orphan in account.orphans("half", frozenset()):
         orphan.remove()
     assert list(account.left("half")) == []
+
+
+def test_what_a_person_has_added_stays(account: AwsAccount) -> None:
+    """A mount target behind a group of their own, and log groups without the cluster's tag or under another name."""
+    ec2 = account.client("ec2")
+    there = made(account, "shared")
+    network = ec2.describe_subnets(SubnetIds=[there["aws_subnet"]])["Subnets"][0]["VpcId"]
+    theirs = ec2.create_security_group(GroupName="theirs", Description="theirs", VpcId=network)["GroupId"]
+    elsewhere = ec2.create_subnet(VpcId=network, CidrBlock="10.9.16.0/20", AvailabilityZone=f"{REGION}c")["Subnet"]
+    efs = account.client("efs")
+    target = efs.create_mount_target(
+        FileSystemId=there["aws_efs_file_system"], SubnetId=elsewhere["SubnetId"], SecurityGroups=[theirs]
+    )["MountTargetId"]
+    kept = {log_group(account, "/resolute/shared-2", "shared"), log_group(account, "/resolute/lone", "another")}
+    known = frozenset(each for each in there.items() if each[0] != "aws_efs_mount_target")
+    removed = []
+    for orphan in account.orphans("shared", known):
+        orphan.remove()
+        removed.append(orphan.what)
+    assert not [each.what for each in account.orphans("lone", frozenset()) if each.what.startswith("log group")]
+    assert removed == [f"mount target {there['aws_efs_mount_target']}"]
+    assert [each["MountTargetId"] for each in efs.describe_mount_targets(MountTargetId=target)["MountTargets"]]
+    assert kept <= {each["logGroupName"] for each in account.client("logs").describe_log_groups()["logGroups"]}
+
+
+def test_efs_removes_nothing_that_it_still_makes() -> None:
+    """Its own states, in the order in which it tells them."""
+    states, ended, slept = ["creating", "creating", "available", "deleting"], [], []
+
+    def told() -> list[dict[str, str]]:
+        return [{"LifeCycleState": states.pop(0)}] if states else []
+
+    end_of_efs("mount target fsmt-1", told, lambda: ended.append(states[:]), KeyError, sleep=slept.append)
+    assert ended == [["deleting"]] and len(slept) == 4
+    with pytest.raises(ResoluteError, match="mount target fsmt-1 is not gone after 10 min"):
+        end_of_efs("mount target fsmt-1", lambda: [{"LifeCycleState": "deleting"}], int, KeyError, sleep=slept.append)
