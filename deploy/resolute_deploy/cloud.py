@@ -83,6 +83,17 @@ class Planned:
 
     type: str
     values: Mapping[str, Any]
+    address: str = ""
+    """In the module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """What a plan makes and what is there already. `id` is the one by which Terraform takes it over."""
+
+    what: str
+    address: str
+    id: str
 
 
 # -------------------------------------------------------------------------------------------------------- bucket and secrets
@@ -174,6 +185,13 @@ class Account(ABC):
         """
         return iter(())
 
+    def existing_parts(self, planned: Sequence[Planned]) -> Iterator[Existing]:
+        """What is in no state and in no list of `orphans`, and is taken over where `orphaned_parts` would be removed.
+
+        Nothing, where a cloud has no such check.
+        """
+        return iter(())
+
     @abstractmethod
     def kept_bucket(self, cluster_id: str) -> str | None:
         """The id by which Terraform takes over the cluster's bucket; None where there is none."""
@@ -204,6 +222,17 @@ def remove_orphans(
         terraform.adopt(bucket_resource, bucket)
 
 
+def take_over_planned(
+    account: Account, terraform: Terraform, plan: Mapping[str, Any], told: Callable[[str], None]
+) -> bool:
+    """After `remove_orphans`, between a plan and its apply: see `remove_planned`. True where a new plan is to be made."""
+    found = list(account.existing_parts(planned_resources(plan)))
+    for each in found:
+        told(f"taking over {each.what}, which an interrupted run has left")
+        terraform.adopt(each.address, each.id)
+    return bool(found)
+
+
 def remove_planned(account: Account, plan: Mapping[str, Any], told: Callable[[str], None]) -> None:
     """After `remove_orphans`, between a plan and its apply.
 
@@ -218,7 +247,7 @@ def remove_planned(account: Account, plan: Mapping[str, Any], told: Callable[[st
 def planned_resources(plan: Mapping[str, Any]) -> tuple[Planned, ...]:
     """Those that a plan makes and that the state does not have, of a plan as `terraform show -json` has it."""
     return tuple(
-        Planned(type=each["type"], values=each["change"]["after"])
+        Planned(type=each["type"], values=each["change"]["after"], address=each["address"])
         for each in plan.get("resource_changes", ())
         if each["mode"] == "managed" and each["change"]["actions"] == ["create"]
     )

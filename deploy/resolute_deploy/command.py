@@ -22,6 +22,7 @@ from resolute_deploy.cloud import (
     deployment,
     remove_orphans,
     remove_planned,
+    take_over_planned,
     with_defaults,
 )
 from resolute_deploy.cluster_directory import (
@@ -85,6 +86,8 @@ class Deploy:
         if not args.dry_run:
             remove_orphans(account, terraform, self.cloud.bucket_resource, cluster.cluster_id, cli.render.note)
         plan = terraform.plan(PLAN)
+        if not args.dry_run and take_over_planned(account, terraform, plan, cli.render.note):
+            plan = terraform.plan(PLAN)
         changes = _changes(plan)
         if args.dry_run:
             _show_plan(cli, changes)

@@ -125,4 +125,8 @@ def take_down(
     if kept:
         terraform.forget([each for each in terraform.resources() if each == cloud.bucket_resource])
     terraform.destroy(step)
+    # What an interrupted run has added to something that the state had, and what came after it was killed.
+    for orphan in account.orphans(cluster.cluster_id, frozenset()):
+        told(f"removing {orphan.what}, which an interrupted run has left")
+        orphan.remove()
     return list(account.left(cluster.cluster_id))

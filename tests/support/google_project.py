@@ -10,6 +10,7 @@ import base64
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -53,8 +54,34 @@ IDS: Mapping[str, Callable[[Json], str]] = {
     "google_storage_bucket": lambda v: v["name"],
     "google_sql_database_instance": lambda v: v["name"],
     "google_storage_bucket_object": lambda v: f"{v['bucket']}-{v['name']}",
+    "google_sql_database": lambda v: f"projects/{v['project']}/instances/{v['instance']}/databases/{v['name']}",
+    "google_project_iam_member": lambda v: "/".join([v["project"], v["role"], v["member"], *_condition(v)]),
 }
-"""As the provider makes them; the parts of other resources have ids that nothing reads."""
+"""As the provider makes them; other parts of resources have ids that nothing reads."""
+OWNERS: Mapping[str, tuple[str, str]] = {
+    "google_compute_router_nat": ("google_compute_router", "router"),
+    "google_sql_database": ("google_sql_database_instance", "instance"),
+    "google_service_networking_connection": ("google_compute_network", "network"),
+    "google_compute_subnetwork_iam_member": ("google_compute_subnetwork", "subnetwork"),
+    "google_service_account_iam_member": ("google_service_account", "service_account_id"),
+    "google_secret_manager_secret_iam_member": ("google_secret_manager_secret", "secret_id"),
+    "google_storage_bucket_iam_member": ("google_storage_bucket", "bucket"),
+    "google_storage_bucket_object": ("google_storage_bucket", "bucket"),
+}
+"""What goes with another resource: its type, and the attribute that names it."""
+
+
+def _made_again(type_: str) -> bool:
+    """Whether Google Cloud answers a second request to make it as it did the first."""
+    again = ("google_storage_bucket_object", "google_service_networking_connection")
+    return type_.endswith("_iam_member") or type_ in again
+
+
+def _condition(values: Json) -> list[str]:
+    return [
+        "/".join(each.get(part) or "" for part in ("title", "description", "expression"))
+        for each in values["condition"] or ()
+    ]
 
 
 def _email(values: Json) -> str:
@@ -90,6 +117,8 @@ class GoogleProject:
         """Of secrets."""
         self.users: dict[str, dict[str, str]] = {}
         """Passwords of the users of databases."""
+        self.answers_after_s = 0.0
+        """How long Terraform waits for the answer to what is done already."""
         self._buckets = buckets
         self._lock = threading.RLock()
         self._addresses = 9
@@ -137,7 +166,7 @@ class GoogleProject:
             id_ = IDS.get(type_, _whole)(values)
             if type_ == "google_compute_instance" and not self.exists(type_, values):
                 self.made.pop((type_, id_), None)  # one of that name was ended by the command
-            if (type_, id_) in self.made:
+            if (type_, id_) in self.made and not _made_again(type_):
                 raise RefusedResource(f"Error 409: {type_} {id_} already exists")
             added = self._added(type_, values)
             self.made[type_, id_] = {**values, "id": id_}
@@ -147,6 +176,7 @@ class GoogleProject:
             self._buckets.create_bucket(values["name"])
         elif type_ == "google_storage_bucket_object":
             self._upload(values)
+        time.sleep(self.answers_after_s)
         return {"id": id_, **added}
 
     def _added(self, type_: str, values: Json) -> Json:
@@ -201,8 +231,9 @@ class GoogleProject:
     def delete(self, type_: str, values: Json) -> None:
         if type_ in self.refusals.deletes:
             raise RefusedResource(self.refusals.deletes[type_])
-        with self._lock:
-            self.made.pop((type_, values["id"]), None)
+        if values.get("deletion_policy") == "ABANDON":
+            return  # by the provider itself
+        self._forget(type_, values["id"])
         if type_ == "google_compute_instance":
             path = f"/compute/v1/{IDS[type_](values)}"
             self.engine.answer("DELETE", path, b"")
@@ -213,6 +244,20 @@ class GoogleProject:
                 self._buckets.bucket(values["bucket"]).blob(values["name"]).delete()
         except NotFound:
             pass  # it is gone already
+        time.sleep(self.answers_after_s)
+
+    def _forget(self, type_: str, id_: str) -> bool:
+        """With its parts. False where it is not there."""
+        with self._lock:
+            gone = self.made.pop((type_, id_), None)
+            if gone is None:
+                return False
+            names = {id_, id_.rsplit("/", 1)[-1]}
+            for part, each in list(self.made.items()):
+                owner, attribute = OWNERS.get(part[0], ("", ""))
+                if owner == type_ and each[attribute] in names:
+                    del self.made[part]
+            return True
 
     def exists(self, type_: str, values: Json) -> bool:
         if type_ == "google_compute_instance":
@@ -220,7 +265,9 @@ class GoogleProject:
         return (type_, values["id"]) in self.made
 
     def adopt(self, type_: str, id_: str) -> Json:
-        assert type_ == "google_storage_bucket" and self._buckets.lookup_bucket(id_) is not None
+        if type_ != "google_storage_bucket":
+            return self.made[type_, id_]
+        assert self._buckets.lookup_bucket(id_) is not None
         self.made[type_, id_] = {"id": id_, "name": id_}
         return {"id": id_, "name": id_}
 
@@ -293,17 +340,20 @@ class GoogleProject:
         path = call.path.removeprefix("/compute/v1/").removeprefix("/v1/")
         return next(({"name": id_} for _, id_ in self.made if id_ == path), None)
 
-    _compute_firewalls_get = _compute_routers_get = _compute_subnetworks_get = _compute_networks_get = _by_path
+    _compute_firewalls_get = _compute_subnetworks_get = _compute_networks_get = _by_path
     _compute_addresses_get = _compute_globaladdresses_get = _by_path
     _secretmanager_projects_secrets_get = _iam_projects_serviceaccounts_get = _by_path
     _file_projects_locations_instances_get = _iam_projects_roles_get = _by_path
 
+    def _compute_routers_get(self, call: GoogleCall) -> Json | None:
+        router = self._by_path(call)
+        name = call.path.rsplit("/", 1)[-1]
+        nats = [{"name": each["name"]} for each in self.of("google_compute_router_nat") if each["router"] == name]
+        return None if router is None else {**router, **({"nats": nats} if nats else {})}
+
     def _remove(self, call: GoogleCall) -> Json | None:
         path = call.path.removeprefix("/compute/v1/").removeprefix("/v1/")
-        for key in [key for key in self.made if key[1] == path]:
-            del self.made[key]
-            return {}
-        return None
+        return {} if any(self._forget(type_, id_) for type_, id_ in list(self.made) if id_ == path) else None
 
     _compute_firewalls_delete = _compute_routers_delete = _compute_subnetworks_delete = _compute_networks_delete = (
         _remove
@@ -320,8 +370,13 @@ class GoogleProject:
         return {"name": name} if ("google_sql_database_instance", name) in self.made else None
 
     def _sql_instances_delete(self, call: GoogleCall) -> Json | None:
-        found = self.made.pop(("google_sql_database_instance", call.path.rsplit("/", 1)[-1]), None)
-        return None if found is None else {"name": "operation"}
+        there = self._forget("google_sql_database_instance", call.path.rsplit("/", 1)[-1])
+        return {"name": "operation"} if there else None
+
+    def _sql_databases_list(self, call: GoogleCall) -> Json:
+        instance = call.path.split("/")[-2]
+        found = [each for each in self.of("google_sql_database") if each["instance"] == instance]
+        return {"items": [{"name": "postgres"}, *({"name": each["name"]} for each in found)]}
 
     def _sql_users_list(self, call: GoogleCall) -> Json:
         return {"items": [{"name": name} for name in self.users.get(call.path.split("/")[-2], {})]}
@@ -377,8 +432,34 @@ class GoogleProject:
     def _cloudresourcemanager_projects_get(self, call: GoogleCall) -> Json | None:
         return {"projectId": PROJECT} if call.path.endswith(f"/{PROJECT}") else None
 
+    def _cloudresourcemanager_projects_getiampolicy(self, call: GoogleCall) -> Json:
+        bindings = [
+            {
+                "role": each["role"],
+                "members": [each["member"]],
+                **({"condition": _given(each["condition"][0])} if each["condition"] else {}),
+            }
+            for each in self.of("google_project_iam_member")
+        ]
+        return {"version": 3, "etag": str(len(self.calls)), "bindings": bindings}
+
+    def _cloudresourcemanager_projects_setiampolicy(self, call: GoogleCall) -> Json:
+        """Bindings are taken away by it, and never added."""
+        assert call.body is not None
+        policy = call.body["policy"]
+        assert policy["version"] == 3, "Google drops the conditions of older ones"
+        kept = [(each["role"], member) for each in policy["bindings"] for member in each["members"]]
+        for each in self.of("google_project_iam_member"):
+            if (each["role"], each["member"]) not in kept:
+                self._forget("google_project_iam_member", each["id"])
+        return self._cloudresourcemanager_projects_getiampolicy(call)
+
     def _logging_entries_write(self, call: GoogleCall) -> Json:
         return {}
+
+
+def _given(values: Json) -> Json:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _labels(values: Json) -> Json | None:

@@ -9,27 +9,10 @@ from resolute.errors import InvalidInput
 from resolute_deploy.cloud import Finding, HourlyCost
 from resolute_deploy.cloud import hourly_cost as cost_of
 from resolute_provisioner.catalogue.shipped import shipped
-from resolute_provisioner.clouds.aws.catalogue import STANDARD, quota
+from resolute_provisioner.clouds.aws.catalogue import quota
 
 if TYPE_CHECKING:
     from resolute_deploy.aws.account import AwsAccount
-
-QUOTA_CODES = {
-    STANDARD: ("L-1216C47A", "L-34B43A08"),
-    "G and VT": ("L-DB2E81BA", "L-3819A6DF"),
-    "P": ("L-417A185B", "L-7212CCBC"),
-    "P5 and later": ("L-417A185B", "L-C4BD4855"),
-    "F": ("L-74FC7D96", "L-88CF9481"),
-    "Inf": ("L-1945791B", "L-B5D1601B"),
-    "Trn": ("L-2C3B7624", "L-6B0D517C"),
-    "DL": ("L-6E869C2A", "L-85EED4F7"),
-    "X": ("L-7295265B", "L-E3A00192"),
-}
-"""Codes of Service Quotas for vCPUs, on demand and spot, by the quota of the catalogue."""
-
-
-def quota_code(instance_type: str, *, spot: bool) -> str:
-    return QUOTA_CODES[quota(instance_type, spot=spot)][spot]
 
 
 def preflight(account: AwsAccount, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
@@ -77,8 +60,9 @@ def _types_and_quota(account: AwsAccount, values: Mapping[str, Any]) -> Iterator
             if each not in processors:
                 yield Finding(text=f"--{name} {each}: {account.region} has no such machine type")
     for types, spot in ((compute, bool(values["spot"])), (aux, False)):
-        for code in dict.fromkeys(quota_code(each, spot=spot) for each in types):
-            of_code = [each for each in types if quota_code(each, spot=spot) == code and each in processors]
+        codes = {each: quota(each, spot=spot).code(spot=spot) for each in types}
+        for code in dict.fromkeys(codes.values()):
+            of_code = [each for each in types if codes[each] == code and each in processors]
             if of_code:
                 yield from _quota(account, code, of_code, processors, values["max_dynamic_agents"])
 

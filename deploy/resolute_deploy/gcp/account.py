@@ -8,10 +8,12 @@ from functools import cached_property, partial
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute_deploy.cloud import CHECKPOINTS, Account, Finding, Known, Left, Orphan
+from resolute_deploy.cloud import CHECKPOINTS, Account, Existing, Finding, Known, Left, Orphan, Planned
 from resolute_deploy.cluster_directory import module_variables
 from resolute_deploy.gcp.api import GoogleApi, GoogleError, default_credentials
+from resolute_deploy.gcp.bindings import bindings_of_nobody, master_account, remove_bindings
 from resolute_deploy.gcp.bucket import GoogleBucket, SecretManager
+from resolute_deploy.gcp.parts import parts
 from resolute_deploy.gcp.preflight import preflight
 from resolute_deploy.gcp.resources import Found, Place, machines, remove, resources
 
@@ -140,6 +142,9 @@ class GoogleAccount(Account):
     def left(self, cluster_id: str) -> Iterator[Left]:
         for each in resources(self.api, self.place, cluster_id):
             yield Left(what=each.what, command=each.command)
+        account = master_account(self.place, cluster_id)
+        for binding in bindings_of_nobody(self.api, self.place, account):
+            yield Left(what=f"role {binding.role} of {account}", command=binding.command)
         bucket = self.kept_bucket(cluster_id)
         if bucket is not None:
             yield Left(what=f"bucket {bucket}", command=f"gcloud storage rm --recursive gs://{bucket}")
@@ -149,6 +154,13 @@ class GoogleAccount(Account):
         for each in resources(self.api, self.place, cluster_id):
             if each.type != "google_compute_disk" and BOUGHT not in each.labels and (each.type, each.id) not in known:
                 yield Orphan(what=each.what, remove=partial(remove, self.api, each))
+        account = master_account(self.place, cluster_id)
+        if any(True for _ in bindings_of_nobody(self.api, self.place, account)):
+            end = partial(remove_bindings, self.api, self.place, account)
+            yield Orphan(what=f"the roles of {account}", remove=end)
+
+    def existing_parts(self, planned: Sequence[Planned]) -> Iterator[Existing]:
+        return parts(self.api, planned)
 
 
 def _named(machine: Found) -> str:

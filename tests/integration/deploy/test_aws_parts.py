@@ -148,7 +148,12 @@ def test_parts_of_what_is_still_to_be_made_are_not_looked_for(site: Site) -> Non
 def test_what_a_plan_makes_is_neither_what_it_replaces_nor_what_it_reads() -> None:
     def change(mode: str, *actions: str) -> dict[str, Any]:
         values = {"route_table_id": "-".join((mode, *actions))}
-        return {"mode": mode, "type": "aws_route", "change": {"actions": list(actions), "after": values}}
+        return {
+            "mode": mode,
+            "type": "aws_route",
+            "address": "aws_route.this",
+            "change": {"actions": list(actions), "after": values},
+        }
 
     plan = {
         "resource_changes": [
@@ -159,5 +164,7 @@ def test_what_a_plan_makes_is_neither_what_it_replaces_nor_what_it_reads() -> No
             change("data", "read"),
         ]
     }
-    assert planned_resources(plan) == (Planned(type="aws_route", values={"route_table_id": "managed-create"}),)
+    assert planned_resources(plan) == (
+        Planned(type="aws_route", values={"route_table_id": "managed-create"}, address="aws_route.this"),
+    )
     assert planned_resources({}) == ()

@@ -12,10 +12,9 @@ import pytest
 
 from resolute.errors import InvalidInput
 from resolute_deploy.aws.account import AwsAccount
-from resolute_deploy.aws.preflight import QUOTA_CODES, hourly_cost, preflight, quota_code
+from resolute_deploy.aws.preflight import hourly_cost, preflight
 from resolute_deploy.cloud import Finding, with_defaults
 from resolute_deploy.cluster_directory import module_variables
-from resolute_provisioner.clouds.aws.catalogue import QUOTAS, STANDARD
 from resolute_provisioner.clouds.aws.fake_ec2 import IMAGE
 from support.deployed_aws import Aws, aws
 
@@ -131,31 +130,6 @@ def test_credentials_that_do_not_open_the_account(account: AwsAccount, code: str
 def test_a_profile_that_is_not_there() -> None:
     with pytest.raises(InvalidInput, match=r"--profile nobody: .*list-profiles"):
         AwsAccount.of({"profile": "nobody", "region": "us-east-1"})
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "spot", "code"),
-    [
-        ("g5.xlarge", False, "L-DB2E81BA"),
-        ("g5.xlarge", True, "L-3819A6DF"),
-        ("p5.48xlarge", False, "L-417A185B"),
-        ("inf2.xlarge", True, "L-B5D1601B"),
-        ("m5.xlarge", False, "L-1216C47A"),
-        ("c7i.large", True, "L-34B43A08"),
-        ("gr6.4xlarge", False, "L-DB2E81BA"),
-        ("p4d.24xlarge", True, "L-7212CCBC"),
-        ("p5.48xlarge", True, "L-C4BD4855"),
-        ("trn1.32xlarge", False, "L-2C3B7624"),
-        ("dl1.24xlarge", True, "L-85EED4F7"),
-        ("x2idn.16xlarge", False, "L-7295265B"),
-    ],
-)
-def test_each_family_has_its_quota(instance_type: str, spot: bool, code: str) -> None:
-    assert quota_code(instance_type, spot=spot) == code
-
-
-def test_every_quota_of_the_catalogue_has_its_codes() -> None:
-    assert QUOTA_CODES.keys() == {*QUOTAS.values(), STANDARD, "P5 and later"}
 
 
 def test_what_an_hour_costs_idle_and_full(account: AwsAccount) -> None:

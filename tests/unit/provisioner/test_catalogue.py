@@ -135,23 +135,27 @@ def test_zones_of_aws_tell_their_region(zone: str, region: str | None, local: bo
 
 
 @pytest.mark.parametrize(
-    ("type_", "spot", "quota"),
+    ("type_", "spot", "quota", "code"),
     [
-        ("p3.2xlarge", False, "P"),
-        ("p5.48xlarge", False, "P"),
-        ("p4d.24xlarge", True, "P"),
-        ("p5en.48xlarge", True, "P5 and later"),
-        ("p6-b200.48xlarge", True, "P5 and later"),
-        ("g5.xlarge", True, "G and VT"),
-        ("gr6.4xlarge", False, "G and VT"),
-        ("trn1.32xlarge", False, "Trn"),
-        ("m5.large", False, aws.STANDARD),
-        ("x2idn.16xlarge", False, "X"),
-        ("t3.medium", True, aws.STANDARD),
+        ("p3.2xlarge", False, "P", "L-417A185B"),
+        ("p5.48xlarge", False, "P", "L-417A185B"),
+        ("p4d.24xlarge", True, "P", "L-7212CCBC"),
+        ("p5en.48xlarge", True, "P5 and later", "L-C4BD4855"),
+        ("p6-b200.48xlarge", True, "P5 and later", "L-C4BD4855"),
+        ("g5.xlarge", False, "G and VT", "L-DB2E81BA"),
+        ("g5.xlarge", True, "G and VT", "L-3819A6DF"),
+        ("gr6.4xlarge", False, "G and VT", "L-DB2E81BA"),
+        ("trn1.32xlarge", False, "Trn", "L-2C3B7624"),
+        ("inf2.xlarge", True, "Inf", "L-B5D1601B"),
+        ("dl1.24xlarge", True, "DL", "L-85EED4F7"),
+        ("m5.large", False, aws.STANDARD.name, "L-1216C47A"),
+        ("x2idn.16xlarge", False, "X", "L-7295265B"),
+        ("t3.medium", True, aws.STANDARD.name, "L-34B43A08"),
     ],
 )
-def test_types_that_are_counted_together_share_a_quota(type_: str, spot: bool, quota: str) -> None:
-    assert aws.quota(type_, spot=spot) == quota
+def test_types_that_are_counted_together_share_a_quota(type_: str, spot: bool, quota: str, code: str) -> None:
+    found = aws.quota(type_, spot=spot)
+    assert (found.name, found.code(spot=spot)) == (quota, code)
 
 
 @pytest.mark.parametrize(

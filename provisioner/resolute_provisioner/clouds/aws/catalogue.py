@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from resolute_provisioner.catalogue.regions import numbered
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape
@@ -10,20 +11,36 @@ from resolute_provisioner.catalogue.shapes import Catalogue, Shape
 _ZONE = re.compile(r"(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?P<rest>[a-z]|-[a-z0-9-]+)")
 _FIRST_LETTERS = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d*)")
 
-QUOTAS = {
-    "p": "P",
-    "g": "G and VT",
-    "gr": "G and VT",
-    "vt": "G and VT",
-    "trn": "Trn",
-    "inf": "Inf",
-    "dl": "DL",
-    "f": "F",
-    "x": "X",
-}
-"""What the types of these families are counted under, by the account's service quotas on vCPUs."""
 
-STANDARD = "Standard (A, C, D, H, I, M, R, T, Z)"
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A service quota of EC2 on vCPUs, and its codes by the market."""
+
+    name: str
+    on_demand: str
+    spot: str
+
+    def code(self, *, spot: bool) -> str:
+        return self.spot if spot else self.on_demand
+
+
+STANDARD = Quota("Standard (A, C, D, H, I, M, R, T, Z)", "L-1216C47A", "L-34B43A08")
+P5_AND_LATER = Quota("P5 and later", "L-417A185B", "L-C4BD4855")
+"""Counted apart from the older ones on the spot market only."""
+_G_AND_VT = Quota("G and VT", "L-DB2E81BA", "L-3819A6DF")
+QUOTAS = {
+    "p": Quota("P", "L-417A185B", "L-7212CCBC"),
+    "g": _G_AND_VT,
+    "gr": _G_AND_VT,
+    "vt": _G_AND_VT,
+    "trn": Quota("Trn", "L-2C3B7624", "L-6B0D517C"),
+    "inf": Quota("Inf", "L-1945791B", "L-B5D1601B"),
+    "dl": Quota("DL", "L-6E869C2A", "L-85EED4F7"),
+    "f": Quota("F", "L-74FC7D96", "L-88CF9481"),
+    "x": Quota("X", "L-7295265B", "L-E3A00192"),
+}
+"""What the types of these families are counted under; those of all others under `STANDARD`."""
 
 
 REGIONS = numbered(
@@ -69,12 +86,12 @@ def is_local_zone(zone: str) -> bool:
     return found is not None and len(found["rest"]) > 1
 
 
-def quota(instance_type: str, *, spot: bool) -> str:
+def quota(instance_type: str, *, spot: bool) -> Quota:
     """The quota of the account under which a type is counted."""
     found = _FIRST_LETTERS.match(instance_type)
     letters = found["letters"] if found else ""
     if spot and letters == "p" and found is not None and int(found["generation"] or 0) >= 5:
-        return "P5 and later"  # counted apart from the older ones on the spot market only
+        return P5_AND_LATER
     return QUOTAS.get(letters, STANDARD)
 
 
@@ -90,7 +107,7 @@ class Rules:
         return not is_local_zone(zone)
 
     def quota_of(self, shape: Shape, *, spot: bool) -> str:
-        return quota(shape.instance_type, spot=spot)
+        return quota(shape.instance_type, spot=spot).name
 
     def shape_of(self, catalogue: Catalogue, instance_type: str) -> Shape | None:
         return catalogue.shapes.get(instance_type)

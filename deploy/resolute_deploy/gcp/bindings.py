@@ -1,0 +1,74 @@
+"""Roles of a project that the service account of a master has which is gone: a killed Terraform gave them and did not record it.
+
+They are parts of the policy of the project, which has no marks. While the account is there they are the module's or a person's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resolute_deploy.gcp.api import GoogleApi, GoogleError
+from resolute_deploy.gcp.resources import Place
+
+CONFLICT = 409
+TRIES = 5
+POLICY_VERSION = 3
+"""The first with conditions; Google drops them from what is written in an older one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """`member` is as the policy has it: Google marks an account that is deleted."""
+
+    role: str
+    member: str
+    command: str
+
+
+def master_account(place: Place, cluster_id: str) -> str:
+    """The address of the master's account, as the module makes it."""
+    stem = cluster_id
+    if len(cluster_id) > 19:
+        stem = f"{cluster_id[:12].removesuffix('-')}-{hashlib.sha1(cluster_id.encode()).hexdigest()[:6]}"
+    return f"det-{stem}-master@{place.project}.iam.gserviceaccount.com"
+
+
+def bindings_of_nobody(api: GoogleApi, place: Place, account: str) -> Iterator[Binding]:
+    """Of an account that is not there."""
+    if api.found("iam", f"v1/projects/{place.project}/serviceAccounts/{account}") is not None:
+        return
+    for binding in _policy(api, place).get("bindings", ()):
+        for member in binding["members"]:
+            if _is(member, account):
+                command = f"gcloud projects remove-iam-policy-binding {place.project} --member '{member}'"
+                yield Binding(role=binding["role"], member=member, command=f"{command} --role {binding['role']} --all")
+
+
+def remove_bindings(api: GoogleApi, place: Place, account: str) -> None:
+    """Raises `GoogleError` where somebody else changes the policy all the time."""
+    for left in reversed(range(TRIES)):
+        policy = _policy(api, place)
+        kept = [
+            {**each, "members": [member for member in each["members"] if not _is(member, account)]}
+            for each in policy.get("bindings", ())
+        ]
+        wanted = {**policy, "bindings": [each for each in kept if each["members"]], "version": POLICY_VERSION}
+        try:
+            api.post("cloudresourcemanager", f"v1/projects/{place.project}:setIamPolicy", {"policy": wanted})
+        except GoogleError as error:
+            if error.status != CONFLICT or not left:
+                raise
+        else:
+            return
+
+
+def _policy(api: GoogleApi, place: Place) -> Mapping[str, Any]:
+    wanted = {"options": {"requestedPolicyVersion": POLICY_VERSION}}
+    return api.post("cloudresourcemanager", f"v1/projects/{place.project}:getIamPolicy", wanted)
+
+
+def _is(member: str, account: str) -> bool:
+    return member.removeprefix("deleted:").partition("?")[0] == f"serviceAccount:{account}"
