@@ -76,8 +76,8 @@ campaign-search: $(VENV)/dev.ready
 hostile: $(VENV)/dev.ready
 	PYTHONPATH=tests $(BIN)/python -m hostile $(if $(SEED),--seed $(SEED)) $(if $(BUDGET),--budget $(BUDGET)) $(if $(STORE),--store $(STORE))
 
-deploy-faults: $(VENV)/dev.ready # `det deploy aws up` and `down` killed at seeded moments; KILLS=20 each
-	RESOLUTE_DEPLOY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -n $(WORKERS) tests/nightly/test_deploy_faults.py
+deploy-faults: $(VENV)/dev.ready # `det deploy aws` and `gcp`, `up` and `down`, killed at seeded moments; KILLS=20 each
+	RESOLUTE_DEPLOY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -n $(WORKERS) tests/nightly/test_deploy_faults.py tests/nightly/test_deploy_faults_gcp.py
 
 nightly: $(VENV)/dev.ready $(COMPAT)/ready # everything, with what takes too long for a push
 	RESOLUTE_TEST_EFFORT=night $(BIN)/python -m pytest -n $(WORKERS) tests tests/nightly

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from resolute.config.agent import AgentConfig, load_agent_config
-from resolute.config.layers import settings_of
+from resolute.config.agent import DEFAULT_AGENT_CONFIG_PATH, AgentConfig, load_agent_config
+from resolute.config.layers import chosen_file, settings_of
 from resolute_agent.settings import METADATA, AgentSettings, read_settings
 
 
-def settings_from_command_line(arguments: Sequence[str], environ: Mapping[str, str]) -> AgentSettings:
+def settings_from_command_line(
+    arguments: Sequence[str], environ: Mapping[str, str], *, usual_file: Path = DEFAULT_AGENT_CONFIG_PATH
+) -> AgentSettings:
     """The settings of `python -m resolute_agent`. Raises `InvalidInput` for what cannot be used.
 
     A `.json` file holds the settings themselves, complete, as a machine of the local cloud is given them; any other
@@ -27,7 +28,10 @@ def settings_from_command_line(arguments: Sequence[str], environ: Mapping[str, s
     )
     for name in sorted(settings_of(AgentConfig)):
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help=argparse.SUPPRESS)
-    parser.epilog = "Every key of agent.yaml is a flag (--master-host) and a variable (DET_MASTER_HOST)."
+    parser.epilog = (
+        "Without a file, /etc/determined/agent.yaml is read where that exists. "
+        "Every key of agent.yaml is a flag (--master-host) and a variable (DET_MASTER_HOST)."
+    )
     given = vars(parser.parse_args(list(arguments)))
     file = given.pop("config")
     flags = {name: value for name, value in given.items() if value is not None}
@@ -35,10 +39,8 @@ def settings_from_command_line(arguments: Sequence[str], environ: Mapping[str, s
         if flags:
             parser.error(f"{file} holds complete settings; no flags go with it: {', '.join(sorted(flags))}")
         return read_settings(Path(file))
-    read = file or environ.get("DET_CONFIG_FILE") or ""
-    return settings_from_config(
-        load_agent_config(file, environ, flags), config_file=os.path.abspath(read) if read else ""
-    )
+    read = chosen_file(file, environ, usual_file)
+    return settings_from_config(load_agent_config(read, environ, flags), config_file=str(read or ""))
 
 
 def settings_from_config(config: AgentConfig, *, config_file: str = "") -> AgentSettings:

@@ -3,6 +3,7 @@
     python -m resolute_master --config-file master.yaml [--port 8080] [--db-path FILE] ...
     python -m resolute_master seal --help        (the key that seals the cluster's secrets)
 
+Without --config-file and without DET_CONFIG_FILE, the master reads /etc/determined/master.yaml where that exists.
 Every key of the configuration is also a flag (`--resource-manager-scheduler-type`) and a variable (`DET_PORT`).
 """
 
@@ -13,10 +14,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from resolute import __version__, logs, printable, private_files
 from resolute.clock import SystemClock
-from resolute.config import MasterConfig, load_master_config
+from resolute.config import DEFAULT_MASTER_CONFIG_PATH, MasterConfig, load_master_config
+from resolute.config.layers import chosen_file
 from resolute.errors import ResoluteError
 from resolute.ids import SystemIds
 from resolute_master import seal_command
@@ -35,27 +38,32 @@ THREAD_TURN_S = 0.0001
 each send and receive, a few in a millisecond: with Python's 5 ms it would stand still most of the time, with 0.5 ms half of it."""
 
 
-def main(arguments: Sequence[str], *, open_store: OpenStore | None = None, open_cloud: OpenCloud = cloud_of) -> int:
+def main(
+    arguments: Sequence[str],
+    *,
+    open_store: OpenStore | None = None,
+    open_cloud: OpenCloud = cloud_of,
+    usual_file: Path = DEFAULT_MASTER_CONFIG_PATH,
+) -> int:
     """0 after a stop on request, 1 when the master failed, 2 when it was not given what it needs."""
     if "-h" in arguments or "--help" in arguments:
         print(seal_command.__doc__ if arguments[0] == "seal" else __doc__)
         return 0
     if arguments[:1] == ["seal"]:
-        return seal_command.run(arguments[1:])
+        return seal_command.run(arguments[1:], usual_file=usual_file)
     try:
-        path, flags = parse_flags(arguments)
-        config = load_master_config(path, os.environ, flags)
+        given, flags = parse_flags(arguments)
+        file = chosen_file(given, os.environ, usual_file)
+        config = load_master_config(file, os.environ, flags)
     except ResoluteError as error:
         print(f"resolute_master: {printable.lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     sys.setswitchinterval(THREAD_TURN_S)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        given = path or os.environ.get("DET_CONFIG_FILE")
-        config_file = os.path.abspath(given) if given else ""
-        return runner.run(_run(config, config_file, open_store, open_cloud))
+        return runner.run(_run(config, str(file or ""), open_store, open_cloud))
 
 
-async def _run(config: MasterConfig, config_file: str, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:
+async def _run(config: MasterConfig, file: str, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:
     private_files.keep_private()
     ring = LogRing()
     logs.set_up(level=config.log.level, form=config.log.format, color=config.log.color, beside=(ring,))
@@ -70,7 +78,7 @@ async def _run(config: MasterConfig, config_file: str, open_store: OpenStore | N
         clock=SystemClock(),
         ids=SystemIds(),
         log=ring,
-        config_file=config_file,
+        config_file=file,
         open_store=open_store,
         open_cloud=open_cloud,
     )

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resolute import printable
-from resolute.config import load_master_config
+from resolute.config import DEFAULT_MASTER_CONFIG_PATH, load_master_config
+from resolute.config.layers import chosen_file
 from resolute.errors import InvalidInput, ResoluteError
 from resolute_master.engine.replay import Replay, replay_store
 from resolute_master.pools.instance_types import remembered
@@ -29,7 +30,8 @@ from resolute_master.store.sql import open_store, sqlite_url
 async def replay_database(database: str, config_file: Path | None) -> Replay:
     """`database`: a file, or a URL. Raises `InvalidInput` when it is not there or holds nothing to begin at."""
     url = _url_of(database)
-    config = recalled(load_master_config(None if config_file is None else str(config_file), os.environ, {}))
+    file = chosen_file(config_file, os.environ, DEFAULT_MASTER_CONFIG_PATH)
+    config = recalled(load_master_config(file, os.environ, {}))
     store = await open_store(url)
     try:
         return await replay_store(store, pool_policies(config, remembered(config)))

@@ -7,7 +7,7 @@
 The first form says which key seals the secrets and whether the configured one fits. --new-key-file seals them by the key in FILE,
 which is made when it does not exist; name FILE in security.seal.key_file, or store its text where the configuration looks, before
 the next start. --give-up-lost-key is for a key of which no copy is left: the secrets that it sealed are gone, and the next start
-makes new ones. Other flags are those of the master.
+makes new ones. Other flags are those of the master, which also finds its configuration in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from resolute import printable
-from resolute.config import MasterConfig, load_master_config
+from resolute.config import DEFAULT_MASTER_CONFIG_PATH, MasterConfig, load_master_config
+from resolute.config.layers import chosen_file
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError
 from resolute_master.flags import parse_flags
 from resolute_master.seal.cipher import Key, WrongKey
@@ -33,14 +34,14 @@ FAILED = 1
 GIVE_UP = "--give-up-lost-key"
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], *, usual_file: Path = DEFAULT_MASTER_CONFIG_PATH) -> int:
     """0 when it is done, 1 when it cannot be done, 2 for wrong arguments."""
     try:
-        path, flags = parse_flags([word for word in arguments if word != GIVE_UP])
+        given, flags = parse_flags([word for word in arguments if word != GIVE_UP])
         new_file = flags.pop("new-key-file", None)
         if new_file is not None and GIVE_UP in arguments:
             raise InvalidInput(f"--new-key-file and {GIVE_UP} exclude each other")
-        config = load_master_config(path, os.environ, flags)
+        config = load_master_config(chosen_file(given, os.environ, usual_file), os.environ, flags)
     except ResoluteError as error:
         print(f"resolute_master seal: {printable.lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR

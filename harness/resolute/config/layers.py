@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -94,6 +95,24 @@ def read_layers(
     return raw, sources, what if chosen is None else f"{what} in {chosen}"
 
 
+def chosen_file(given: Path | str | None, environ: Mapping[str, str], usual: Path) -> Path | None:
+    """The absolute path of the file that a program reads: the one that it was given, the one that `DET_CONFIG_FILE` names, or the
+    usual one where there is one. None without any.
+
+    A usual file that cannot be looked at is read: a program that left it out would run with defaults in place of what it says.
+    """
+    chosen = given or environ.get(FILE_VARIABLE)
+    if chosen:
+        return Path(os.path.abspath(chosen))
+    try:
+        os.lstat(usual)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        pass
+    return usual
+
+
 def read_file(path: Path, *, what: str) -> dict[str, Any]:
     """The YAML mapping in a file. Raises InvalidInput that names the file."""
     try:
@@ -101,7 +120,10 @@ def read_file(path: Path, *, what: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise InvalidInput(f"{what}: the file {path} does not exist") from None
     except OSError as error:
-        raise InvalidInput(f"{what}: the file {path} cannot be read: {error.strerror}") from None
+        raise InvalidInput(
+            f"{what}: the file {path} cannot be read: {error.strerror}; "
+            "let the user that runs this program read it, or name another file"
+        ) from None
     return load_yaml(text, what=f"{what} in {path}")
 
 

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from resolute.client import Resolute
+from resolute_master.main import main
 from support.bad_input import files_may_grow_to, intact, refused_start, rows, write_master_config
 from support.live import a_free_port, client_of, until
 
@@ -71,6 +72,21 @@ def store_experiments(config: Path, count: int) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- configuration
+
+
+@pytest.mark.parametrize("command", [[], ["seal"]])
+def test_the_usual_file_is_read_where_none_is_named(
+    tmp_path: Path, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DET_CONFIG_FILE", raising=False)
+    usual = tmp_path / "master.yaml"
+    usual.write_text("port: many\n")
+    assert main(command, usual_file=usual) == 2
+    told = capsys.readouterr().err
+    assert f"the master configuration in {usual}" in told and 'port: must be an integer (value "many")' in told
+    other = tmp_path / "other.yaml"
+    assert main([*command, "--config-file", str(other)], usual_file=usual) == 2
+    assert f"the file {other} does not exist" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_named_before_anything_is_stored(tmp_path: Path) -> None:

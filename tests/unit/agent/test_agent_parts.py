@@ -220,6 +220,15 @@ def test_flags_go_over_environment_and_environment_over_the_file(tmp_path: Path)
     )
 
 
+def test_the_usual_file_is_read_where_nothing_names_another(tmp_path: Path) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text("master_host: usual\n")
+    settings = settings_from_command_line(["--artificial-slots", "3"], {}, usual_file=file)
+    assert (settings.master_url, settings.config_file) == ("http://usual:80", str(file))
+    other = settings_from_command_line(["--master-host", "flag"], {}, usual_file=tmp_path / "none.yaml")
+    assert (other.master_url, other.config_file) == ("http://flag:80", "")
+
+
 # -------------------------------------------------------------------------------------------------------- notices
 
 

@@ -14,6 +14,7 @@ from resolute.config import (
     load_master_config,
     parse_master_config,
 )
+from resolute.config.layers import chosen_file
 from resolute.errors import InvalidInput
 from resolute.providers import PROVIDERS
 from resolute_provisioner.clouds.aws.configuration import AwsProvider
@@ -53,6 +54,27 @@ def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "other.yaml"
     file.write_text("port: 5")
     assert load_master_config(None, {"DET_CONFIG_FILE": str(file)}).port == 5
+
+
+def test_the_usual_file_is_read_where_nothing_names_another(tmp_path: Path) -> None:
+    usual, other = tmp_path / "etc" / "master.yaml", tmp_path / "other.yaml"
+    assert chosen_file(None, {}, usual) is None
+    usual.parent.mkdir()
+    usual.write_text("port: 6")
+    assert chosen_file(None, {"DET_CONFIG_FILE": ""}, usual) == usual
+    assert chosen_file(None, {"DET_CONFIG_FILE": str(other)}, usual) == other
+    assert chosen_file(str(other), {"DET_CONFIG_FILE": "third.yaml"}, usual) == other
+    assert chosen_file("third.yaml", {}, usual) == Path.cwd() / "third.yaml"
+    assert chosen_file(None, {}, usual / "below" / "a.file") is None
+
+
+def test_a_usual_file_that_is_there_and_cannot_be_read_is_not_left_out(tmp_path: Path) -> None:
+    usual = tmp_path / "master.yaml"
+    usual.symlink_to("nothing.yaml")
+    with pytest.raises(InvalidInput, match=r"the file .*/master\.yaml does not exist"):
+        load_master_config(chosen_file(None, {}, usual), {})
+    secret = tmp_path / ("x" * 300)  # a name that the file system refuses, as a closed directory would be
+    assert chosen_file(None, {}, secret) == secret
 
 
 def test_variables_keep_texts_and_read_other_values_as_yaml() -> None:
@@ -96,7 +118,9 @@ def test_errors_name_the_layer_that_is_wrong(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"the master configuration: the file .*/nothing\.yaml does not exist"):
         load_master_config(tmp_path / "nothing.yaml", {})
-    with pytest.raises(InvalidInput, match=r"the master configuration: the file .* cannot be read: Is a directory"):
+    with pytest.raises(
+        InvalidInput, match=r"the master configuration: the file .* cannot be read: Is a directory; let the user that"
+    ):
         load_master_config(tmp_path, {})
     broken = tmp_path / "broken.yaml"
     broken.write_text("port: [")

@@ -12,7 +12,6 @@ _ZONE = re.compile(r"(?P<region>[a-z]{2,}(?:-[a-z]+)+-\d+)(?P<rest>[a-z]|-[a-z0-
 _FIRST_LETTERS = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d*)")
 
 
-
 @dataclass(frozen=True, slots=True)
 class Quota:
     """A service quota of EC2 on vCPUs, and its codes by the market."""
