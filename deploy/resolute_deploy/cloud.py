@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from resolute.errors import InvalidInput
 from resolute.providers import PROVIDERS, deployment_part
 from resolute_deploy.terraform import Terraform
 from resolute_deploy.variables import Variable
@@ -193,12 +194,43 @@ class Account(ABC):
         return iter(())
 
     @abstractmethod
+    def making_bucket(self, name: str) -> str | None:
+        """The command that makes a bucket; None where it is there."""
+
+    @abstractmethod
     def kept_bucket(self, cluster_id: str) -> str | None:
         """The id by which Terraform takes over the cluster's bucket; None where there is none."""
 
     @abstractmethod
     def console_command(self, machine: str) -> str:
         """Shows what a machine says while it boots."""
+
+
+def in_the_way(account: Account, cluster_id: str) -> list[Left]:
+    """What a new cluster would meet under its name. A bucket that an earlier `down` has kept is taken over."""
+    return [each for each in account.left(cluster_id) if not each.what.startswith("bucket ")]
+
+
+def refuse_lost_state(account: Account, terraform: Terraform, cluster_id: str, *, seen: bool) -> None:
+    """Before `remove_orphans` of an `up`: a state that holds nothing makes orphans of all that a cluster has.
+
+    An interrupted first run leaves parts that are recorded nowhere, and never a machine or a database with what people have
+    stored. `seen` says whether this directory has run `up` for the cluster before. Raises `InvalidInput`.
+    """
+    if any(not each.startswith("data.") and ".data." not in each for each in terraform.resources()):
+        return
+    found = in_the_way(account, cluster_id)
+    if not (found and (not seen or any(each.what.startswith(("machine ", "database ")) for each in found))):
+        return
+    named = f"{', '.join(each.what for each in found[:3])}{', ...' if len(found) > 3 else ''}"
+    advice = (
+        "restore the state, or remove what there is with `down`"
+        if seen
+        else "give the --state-path or --state-bucket that it was made with, or take another name"
+    )
+    raise InvalidInput(
+        f"--cluster-id {cluster_id}: there is a cluster of that name ({named}), and the state here holds nothing of it; {advice}"
+    )
 
 
 def remove_orphans(
@@ -212,6 +244,7 @@ def remove_orphans(
     earlier `down` has kept with its checkpoints.
     """
     terraform.wait_for_earlier_run(told)
+    terraform.check_lock()
     known = known_resources(terraform.state())
     for orphan in account.orphans(cluster_id, known):
         told(f"removing {orphan.what}, which an interrupted run has left")
@@ -280,8 +313,10 @@ class Deployment:
     """Of variables and a region."""
     emulated: Callable[[Mapping[str, str]], Mapping[str, Any]]
     """Variables of the module for an emulator of the cloud that an environment names."""
-    backend: Callable[[str, str, str], Mapping[str, Any]]
-    """Of the bucket, the region and the cluster's name: the backend of a state that is kept there."""
+    backend: Callable[[str, Mapping[str, Any], str], Mapping[str, Any]]
+    """Of the bucket, the variables with the region, and the cluster's name: the backend of a state that is kept there."""
+    explained: Callable[[Exception], str | None]
+    """A refusal of the cloud in one sentence; None for every other error."""
     hidden: frozenset[str] = frozenset()
     """Variables that are no flags."""
     bucket_resource: str

@@ -15,6 +15,8 @@ from resolute_deploy.terraform import Terraform, find_terraform
 from resolute_deploy.variables import Variable, read_variables
 
 GIVEN = "variables.json"
+PLACE = "state.json"
+"""Where the state is: the bucket, or nothing for this directory."""
 LOCK = ".terraform.lock.hcl"
 """Version and checksums of the providers, shipped with a module; Terraform takes no other package."""
 SHARED = "shared"
@@ -91,6 +93,27 @@ class ClusterDirectory:
         fresh = self.path / (GIVEN + ".new")
         fresh.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
         fresh.replace(self.path / GIVEN)
+
+    def state_bucket(self, asked: str | None) -> str:
+        """The bucket of the state, empty where the state is in this directory.
+
+        Raises `InvalidInput` where another one is asked for: the state there holds nothing of the cluster.
+        """
+        file = self.path / PLACE
+        if not file.exists():
+            return asked or ""
+        kept: str = json.loads(file.read_text())["bucket"]
+        if asked and asked != kept:
+            raise InvalidInput(
+                f"--state-bucket {asked}: the state of {self.cluster_id} is in "
+                f"{f'the bucket {kept}' if kept else str(self.path)}; leave the flag out"
+            )
+        return kept
+
+    def keep_state_bucket(self, bucket: str) -> None:
+        """Before anything is made."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.path / PLACE).write_text(json.dumps({"bucket": bucket}) + "\n")
 
     def prepare(
         self, values: Mapping[str, Any], environ: Mapping[str, str], backend: Mapping[str, Any] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from resolute_deploy.cloud import (
     HourlyCost,
     clouds,
     deployment,
+    refuse_lost_state,
     remove_orphans,
     remove_planned,
     take_over_planned,
@@ -46,6 +47,9 @@ from resolute_deploy.variables import add_flags, given_values, missing
 
 PLAN = "plan.out"
 """File of what was planned, in the working copy of the module."""
+
+
+Run = Callable[[Invocation, argparse.Namespace], None]
 
 
 class Deploy:
@@ -76,14 +80,16 @@ class Deploy:
         account = self.cloud.account(given)
         values = with_defaults(given, variables, account)
         cost = self.cloud.hourly_cost(values, account.region)
-        _look_before(cli, args, account, values, cost, new=not before and not args.state_bucket)
+        state_bucket = cluster.state_bucket(args.state_bucket)
+        _look_before(cli, args, account, values, cost, new=not before and not state_bucket)
         if own:
             given["wheel"] = str(own_wheel(cluster.wheels))
         given["region"] = account.region
-        if not args.dry_run:
-            cluster.keep({name: value for name, value in given.items() if not (own and name == "wheel")})
         terraform = self._prepared(cli, args, cluster, given)
         if not args.dry_run:
+            refuse_lost_state(account, terraform, cluster.cluster_id, seen=bool(before))
+            cluster.keep_state_bucket(state_bucket)
+            cluster.keep({name: value for name, value in given.items() if not (own and name == "wheel")})
             remove_orphans(account, terraform, self.cloud.bucket_resource, cluster.cluster_id, cli.render.note)
         plan = terraform.plan(PLAN)
         if not args.dry_run and take_over_planned(account, terraform, plan, cli.render.note):
@@ -187,6 +193,20 @@ class Deploy:
 
     # ---------------------------------------------------------------------------------------------------- helpers and flags
 
+    def explaining(self, verb: Run) -> Run:
+        """Refusals of the cloud are told in its words, without a trace of the program."""
+
+        def run(cli: Invocation, args: argparse.Namespace) -> None:
+            try:
+                verb(cli, args)
+            except Exception as error:
+                words = self.cloud.explained(error)
+                if words is None:
+                    raise
+                raise DeployFailed(words) from error
+
+        return run
+
     def _cluster(self, cli: Invocation, args: argparse.Namespace) -> ClusterDirectory:
         if not args.cluster_id:
             raise InvalidInput("--cluster-id: name the cluster")
@@ -195,10 +215,13 @@ class Deploy:
     def _prepared(
         self, cli: Invocation, args: argparse.Namespace, cluster: ClusterDirectory, values: Mapping[str, Any]
     ) -> Terraform:
-        backend = None
-        if args.state_bucket:
-            region = values.get("region") or self.cloud.account(values).region
-            backend = self.cloud.backend(args.state_bucket, region, cluster.cluster_id)
+        backend, bucket = None, cluster.state_bucket(args.state_bucket)
+        if bucket:
+            account = self.cloud.account(values)
+            command = account.making_bucket(bucket)
+            if command is not None:
+                raise InvalidInput(f"--state-bucket {bucket}: there is no such bucket; `{command}` makes it")
+            backend = self.cloud.backend(bucket, {**values, "region": account.region}, cluster.cluster_id)
         return prepared(self.cloud, cluster, values, cli.environ, backend)
 
     def kept_at(self, parser: argparse.ArgumentParser) -> None:
@@ -359,8 +382,18 @@ def group(name: str, title: str) -> Group:
         name=name,
         help=f"run a cluster on {title}",
         commands=(
-            Command(name="up", help="make a cluster, or change one", run=verbs.up, arguments=verbs.up_arguments),
-            Command(name="down", help="take a cluster away", run=verbs.down, arguments=verbs.down_arguments),
+            Command(
+                name="up",
+                help="make a cluster, or change one",
+                run=verbs.explaining(verbs.up),
+                arguments=verbs.up_arguments,
+            ),
+            Command(
+                name="down",
+                help="take a cluster away",
+                run=verbs.explaining(verbs.down),
+                arguments=verbs.down_arguments,
+            ),
             Command(
                 name="list",
                 aliases=("ls",),
@@ -372,14 +405,14 @@ def group(name: str, title: str) -> Group:
             Command(
                 name="status",
                 help="show how a cluster is",
-                run=verbs.status,
+                run=verbs.explaining(verbs.status),
                 arguments=verbs.cluster_arguments,
                 formats=("json", "csv"),
             ),
             Command(
                 name="dump-master-config-template",
                 help="print the configuration of a cluster's master",
-                run=verbs.dump_master_config_template,
+                run=verbs.explaining(verbs.dump_master_config_template),
                 arguments=verbs.cluster_arguments,
             ),
         ),

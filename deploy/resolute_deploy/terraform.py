@@ -18,8 +18,8 @@ from resolute.errors import InvalidInput, ResoluteError
 
 OLDEST = (1, 6)
 PROGRAMS = ("terraform", "tofu")
-LOCK_WAIT = "15m"
-"""How long a run waits for an earlier one that was left behind and still works."""
+LOCK_WAIT = "1m"
+"""How long a run waits for one of another person that began at the same moment; see `Terraform.check_lock`."""
 
 
 class TerraformFailed(ResoluteError):
@@ -80,6 +80,10 @@ class Terraform:
         told: dict[str, Any] = json.loads(self._checked("show", "-json", "-no-color"))
         return told
 
+    def check_lock(self) -> None:
+        """Raises `TerraformFailed` where another run changes the state, or was killed while it did. Changes nothing."""
+        self._checked("untaint", "-no-color", "-allow-missing", "terraform_data.lock")
+
     def adopt(self, address: str, id_: str) -> None:
         """Takes something that is there into the state."""
         self._checked("import", "-input=false", "-no-color", f"-lock-timeout={LOCK_WAIT}", address, id_)
@@ -116,7 +120,9 @@ class Terraform:
             try:
                 for event in _events(_followed(lines, running)):
                     if event.get("type") == "diagnostic" and event.get("@level") == "error":
-                        problems.append(_diagnostic(event))
+                        told_of = event["diagnostic"]
+                        locked = self._lock_in_words(f"{told_of.get('summary', '')}\n{told_of.get('detail', '')}")
+                        problems.append(locked or _diagnostic(event))
                     step = _step(event)
                     if step is not None:
                         told(step)
@@ -145,8 +151,24 @@ class Terraform:
     def _checked(self, *arguments: str) -> str:
         done = self._run(*arguments)
         if done.returncode:
-            raise TerraformFailed(failure_in_words(done.stderr or done.stdout))
+            said = done.stderr or done.stdout
+            raise TerraformFailed(self._lock_in_words(said) or failure_in_words(said))
         return done.stdout
+
+    def _lock_in_words(self, said: str) -> str:
+        """Empty where it does not say that the state is locked. A lock in a bucket outlives the run that took it."""
+        if "acquiring the state lock" not in said:
+            return ""
+        lock = dict(re.findall(r"^\W*(ID|Who|Operation|Created):\s+(.+?)\s*$", said, flags=re.MULTILINE))
+        if "ID" not in lock:
+            return ""
+        doing = lock.get("Operation", "").removeprefix("OperationType").lower()
+        since = lock.get("Created", "").partition(".")[0]
+        return (
+            f"the state is locked by {lock.get('Who', 'somebody')} since {since} UTC ({doing}); run the command again when that "
+            "has ended. If that run was killed, this frees the state: "
+            f"`{self.program.name} -chdir={self.directory} force-unlock {lock['ID']}`"
+        )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(self.program), *arguments]

@@ -99,6 +99,8 @@ class Refusals:
     creates: dict[str, str] = field(default_factory=dict)
     deletes: dict[str, str] = field(default_factory=dict)
     operations: dict[str, str] = field(default_factory=dict)
+    login: str = ""
+    """With which no credentials are exchanged for a token."""
     disabled: set[str] = field(default_factory=set)
     """First words of the ids of methods, such as `sql`, of interfaces that the project has not enabled."""
 
@@ -146,6 +148,9 @@ class GoogleProject:
 
     def write(self, bucket: str, key: str, content: bytes) -> None:
         self._buckets.bucket(bucket).blob(key).upload_from_string(content)
+
+    def erase(self, bucket: str, key: str) -> None:
+        self._buckets.bucket(bucket).blob(key).delete()
 
     def new_bucket(self, name: str) -> None:
         self._buckets.create_bucket(name)
@@ -278,6 +283,8 @@ class GoogleProject:
     # ----------------------------------------------------------------------------------------------------- the interfaces
 
     def answer(self, verb: str, target: str, body: bytes) -> tuple[int, Json]:
+        if target == "/token" and self.refusals.login:
+            return 400, {"error": "invalid_grant", "error_description": self.refusals.login}
         if target == "/token":
             return 200, {"access_token": "token", "expires_in": 3600, "token_type": "Bearer"}
         if re.match(r"/compute/v1/projects/[^/]+/(zones/[^/]+|aggregated)/(instances|operations)", target):

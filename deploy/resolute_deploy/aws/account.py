@@ -9,6 +9,7 @@ from resolute.errors import InvalidInput
 from resolute_deploy.aws.bucket import S3Bucket, SecretsManager
 from resolute_deploy.aws.parts import parts
 from resolute_deploy.aws.preflight import preflight
+from resolute_deploy.aws.refusals import EXPIRED, EXPIRED_WORDS, NONE_WORDS
 from resolute_deploy.aws.resources import end_machines, machines, resources
 from resolute_deploy.cloud import CHECKPOINTS, MARK, Account, Finding, Known, Left, Orphan, Planned
 
@@ -64,15 +65,11 @@ class AwsAccount(Account):
         try:
             told: str = self.client("sts").get_caller_identity()["Account"]
         except botocore.exceptions.NoCredentialsError:
-            raise InvalidInput(
-                "no credentials for AWS; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`"
-            ) from None
+            raise InvalidInput(NONE_WORDS) from None
         except botocore.exceptions.ClientError as error:
             code = error.response["Error"]["Code"]
-            if code in ("ExpiredToken", "ExpiredTokenException", "RequestExpired"):
-                raise InvalidInput(
-                    "the credentials for AWS have expired; log in again, for example with `aws sso login`"
-                ) from None
+            if code in EXPIRED:
+                raise InvalidInput(EXPIRED_WORDS) from None
             raise InvalidInput(
                 f"AWS does not accept the credentials ({code}); check them with `aws sts get-caller-identity`"
             ) from None
@@ -162,6 +159,17 @@ class AwsAccount(Account):
 
     def bucket_name(self, cluster_id: str) -> str:
         return f"resolute-{cluster_id}-{self.number()}-{self.region}"
+
+    def making_bucket(self, name: str) -> str | None:
+        import botocore.exceptions
+
+        try:
+            self.client("s3").head_bucket(Bucket=name)
+        except botocore.exceptions.ClientError as error:
+            if error.response["Error"]["Code"] not in ("404", "NoSuchBucket"):
+                raise
+            return f"aws s3 mb s3://{name} --region {self.region}"
+        return None
 
     def kept_bucket(self, cluster_id: str) -> str | None:
         name = self.bucket_name(cluster_id)

@@ -7,6 +7,7 @@ from typing import Any
 
 from resolute_deploy.aws.account import AwsAccount
 from resolute_deploy.aws.preflight import hourly_cost
+from resolute_deploy.aws.refusals import explained
 from resolute_deploy.cloud import Deployment
 
 
@@ -15,14 +16,16 @@ def emulated(environ: Mapping[str, str]) -> Mapping[str, Any]:
     return {"endpoint_url": url} if url else {}
 
 
-def backend(bucket: str, region: str, cluster_id: str) -> Mapping[str, Any]:
+def backend(bucket: str, values: Mapping[str, Any], cluster_id: str) -> Mapping[str, Any]:
+    profile = {"profile": values["profile"]} if values.get("profile") else {}
     return {
         "s3": {
             "bucket": bucket,
             "key": f"resolute/{cluster_id}/terraform.tfstate",
-            "region": region,
+            "region": values["region"],
             "encrypt": True,
             "use_lockfile": True,
+            **profile,
         }
     }
 
@@ -32,6 +35,7 @@ DEPLOYMENT = Deployment(
     hourly_cost=hourly_cost,
     emulated=emulated,
     backend=backend,
+    explained=explained,
     oldest_for_bucket=(1, 10),
     hidden=frozenset({"endpoint_url"}),
     bucket_resource="module.storage.aws_s3_bucket.this",

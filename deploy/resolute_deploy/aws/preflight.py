@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resolute.errors import InvalidInput
-from resolute_deploy.cloud import Finding, HourlyCost
+from resolute_deploy.cloud import Finding, HourlyCost, in_the_way
 from resolute_deploy.cloud import hourly_cost as cost_of
 from resolute_provisioner.catalogue.shipped import shipped
 from resolute_provisioner.clouds.aws.catalogue import quota
@@ -35,7 +35,7 @@ def preflight(account: AwsAccount, values: Mapping[str, Any], *, new: bool) -> l
                 Finding(text=f"{flag} {values[name]}: {account.region} has no such image that this account may use")
             )
     if new:
-        taken = [each.what for each in account.left(values["cluster_id"])]
+        taken = [each.what for each in in_the_way(account, values["cluster_id"])]
         if taken:
             found.append(
                 Finding(

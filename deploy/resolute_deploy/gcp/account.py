@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from resolute.errors import InvalidInput
-from resolute_deploy.cloud import CHECKPOINTS, Account, Existing, Finding, Known, Left, Orphan, Planned
+from resolute_deploy.cloud import CHECKPOINTS, Account, Existing, Finding, Known, Left, Orphan, Planned, in_the_way
 from resolute_deploy.cluster_directory import module_variables
 from resolute_deploy.gcp.api import GoogleApi, GoogleError, default_credentials
 from resolute_deploy.gcp.bindings import bindings_of_nobody, master_account, remove_bindings
@@ -58,7 +58,7 @@ class GoogleAccount(Account):
 
     def preflight(self, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
         self.check()
-        taken = [each.what for each in self.left(values["cluster_id"])] if new else []
+        taken = [each.what for each in in_the_way(self, values["cluster_id"])] if new else []
         return preflight(self.api, self.place, values, taken)
 
     # -------------------------------------------------------------------------------------------------------------- after
@@ -130,6 +130,11 @@ class GoogleAccount(Account):
     def bucket_name(self, cluster_id: str) -> str:
         """As the module makes it: the names of buckets are those of all projects of Google Cloud."""
         return f"resolute-{cluster_id}-{hashlib.sha1(self.place.project.encode()).hexdigest()[:8]}"
+
+    def making_bucket(self, name: str) -> str | None:
+        if self._storage.lookup_bucket(name) is not None:
+            return None
+        return f"gcloud storage buckets create gs://{name} --project {self.place.project} --location {self.region}"
 
     def kept_bucket(self, cluster_id: str) -> str | None:
         name = self.bucket_name(cluster_id)

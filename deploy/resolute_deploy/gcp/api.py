@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from resolute.errors import InvalidInput, ResoluteError
+from resolute_deploy.gcp.refusals import expired_words
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 ENDPOINT = "GOOGLE_ENDPOINT_URL"
@@ -93,10 +94,7 @@ class GoogleApi:
         try:
             answer = self._session.request(verb, url, params=query, json=body, timeout=TIMEOUT_S)
         except google.auth.exceptions.RefreshError as error:
-            raise InvalidInput(
-                f"the credentials for Google Cloud are not accepted or have expired ({_first_line(error)}); "
-                "log in again with `gcloud auth application-default login`, or give --keypath"
-            ) from None
+            raise InvalidInput(expired_words(error)) from None
         except (requests.exceptions.RequestException, google.auth.exceptions.TransportError) as error:
             raise GoogleError(0, f"{service} of Google Cloud does not answer: {_first_line(error)}") from None
         if answer.status_code >= 400:

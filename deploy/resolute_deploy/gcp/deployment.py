@@ -9,6 +9,7 @@ from resolute_deploy.cloud import Deployment
 from resolute_deploy.gcp.account import GoogleAccount
 from resolute_deploy.gcp.machine import MACHINE
 from resolute_deploy.gcp.preflight import hourly_cost
+from resolute_deploy.gcp.refusals import explained
 
 
 def emulated(environ: Mapping[str, str]) -> Mapping[str, Any]:
@@ -17,9 +18,10 @@ def emulated(environ: Mapping[str, str]) -> Mapping[str, Any]:
     return {"environment": named} if named else {}
 
 
-def backend(bucket: str, region: str, cluster_id: str) -> Mapping[str, Any]:
+def backend(bucket: str, values: Mapping[str, Any], cluster_id: str) -> Mapping[str, Any]:
     """The lock is a part of it."""
-    return {"gcs": {"bucket": bucket, "prefix": f"resolute/{cluster_id}"}}
+    key = {"credentials": values["keypath"]} if values.get("keypath") else {}
+    return {"gcs": {"bucket": bucket, "prefix": f"resolute/{cluster_id}", **key}}
 
 
 DEPLOYMENT = Deployment(
@@ -27,6 +29,7 @@ DEPLOYMENT = Deployment(
     hourly_cost=hourly_cost,
     emulated=emulated,
     backend=backend,
+    explained=explained,
     hidden=frozenset({"environment"}),
     bucket_resource="module.storage.google_storage_bucket.this",
     slow={

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from resolute_deploy.cloud import Planned
+from resolute.errors import InvalidInput
+from resolute_deploy.cloud import Planned, refuse_lost_state
 from resolute_deploy.gcp.account import GoogleAccount
 from resolute_deploy.gcp.bindings import master_account
 from resolute_deploy.gcp.resources import Place
+from resolute_deploy.terraform import Terraform
 from support.google_project import REGION, World, google_project
 
 NAME = "resolute-vision"
@@ -111,3 +114,33 @@ def test_roles_of_an_account_that_is_there_stay(world: World, account: GoogleAcc
 def test_the_account_is_named_as_the_module_names_it(cluster_id: str, account_id: str) -> None:
     told = master_account(Place(project="project-1", region=REGION), cluster_id)
     assert told == f"{account_id}@project-1.iam.gserviceaccount.com"
+
+
+def holding(directory: Path, *addresses: str) -> Terraform:
+    """A program whose state has these."""
+    lines = "".join(f"echo '{each}'\n" for each in addresses)
+    program = directory / "terraform"
+    program.write_text(f"#!/bin/sh\n{lines}")
+    program.chmod(0o755)
+    return Terraform(program=program, version=(1, 11, 4), directory=directory, environ={})
+
+
+def test_a_state_that_holds_nothing_makes_no_orphans_of_a_cluster(
+    world: World, account: GoogleAccount, tmp_path: Path
+) -> None:
+    """Parts that a first run left are its own; a database, and all that another directory knows of, are somebody's."""
+    empty = holding(tmp_path, "data.google_compute_zones.all", "module.network.data.google_compute_zones.all")
+    refuse_lost_state(account, empty, "vision", seen=False)
+    world.project.create("google_compute_network", HERE)
+    refuse_lost_state(account, empty, "vision", seen=True)
+    with pytest.raises(
+        InvalidInput, match=r"a cluster of that name \(network resolute-vision\).*--state-bucket that it"
+    ):
+        refuse_lost_state(account, empty, "vision", seen=False)
+    labels = {"user_labels": {"resolute-deployment": "vision"}}
+    world.project.create("google_sql_database_instance", {**HERE, "settings": [labels]})
+    with pytest.raises(
+        InvalidInput, match="holds nothing of it; restore the state, or remove what there is with `down`"
+    ):
+        refuse_lost_state(account, empty, "vision", seen=True)
+    refuse_lost_state(account, holding(tmp_path, "module.network.google_compute_network.this[0]"), "vision", seen=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +42,7 @@ def account() -> Iterator[Aws]:
 def machine(account: Aws, directory: Path) -> Terraform:
     """Of one of the people who share the cluster. The backend is the deployment's, reached by path."""
     environ = {**os.environ, **account.environment(), **terraform_environment(directory)}
-    backend = DEPLOYMENT.backend("states", REGION, "vision")["s3"]
+    backend = DEPLOYMENT.backend("states", {"region": REGION}, "vision")["s3"]
     kept: dict[str, Any] = {"terraform": {"backend": {"s3": {**backend, "use_path_style": True}}}}
     (directory / "backend.tf.json").write_text(json.dumps(kept))
     (directory / "main.tf").write_text(SLOW)
@@ -61,7 +63,9 @@ def test_two_people_share_a_state_and_only_one_changes_it_at_a_time(account: Aws
     applying = subprocess.Popen(command, cwd=one.directory, env=dict(one.environ), stdout=subprocess.DEVNULL)
     try:
         until("the state is locked", lambda: f"{KEY}.tflock" in keys(account))
-        with pytest.raises(TerraformFailed, match="acquiring the state lock"):
+        with pytest.raises(
+            TerraformFailed, match=r"the state is locked by \S+ since .* UTC \(apply\); run the command again"
+        ):
             two.plan("plan.out")
     finally:
         (one.directory / "go").touch()
@@ -69,6 +73,31 @@ def test_two_people_share_a_state_and_only_one_changes_it_at_a_time(account: Aws
     assert keys(account) == [KEY]
     assert two.resources() == ["terraform_data.slow"]
     assert [each["change"]["actions"] for each in two.plan("plan.out")["resource_changes"]] == [["no-op"]]
+
+
+def test_a_lock_that_a_killed_run_has_left_is_freed_by_the_command_that_the_message_names(
+    account: Aws, tmp_path: Path
+) -> None:
+    terraform = machine(account, tmp_path)
+    terraform.check_lock()
+    applying = subprocess.Popen(
+        [str(terraform.program), "apply", "-auto-approve", "-input=false"],
+        cwd=tmp_path,
+        env=dict(terraform.environ),
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        until("the state is locked", lambda: f"{KEY}.tflock" in keys(account))
+    finally:
+        os.killpg(applying.pid, signal.SIGKILL)
+        applying.wait()
+    with pytest.raises(TerraformFailed) as refused:
+        terraform.check_lock()
+    (command,) = re.findall(r"this frees the state: `(.+)`$", str(refused.value))
+    answered = command.replace("force-unlock", "force-unlock -force").split()
+    subprocess.run(answered, env=dict(terraform.environ), check=True, stdout=subprocess.DEVNULL)
+    terraform.check_lock()
 
 
 def test_the_provider_of_the_module_is_the_locked_one(tmp_path: Path) -> None:

@@ -108,13 +108,13 @@ async def test_a_kill_ends_a_pull_that_hangs(runtime: DockerRuntime, agents: Age
 
 def test_our_dockerfile_makes_an_image_and_refuses_a_base_without_python(docker: DockerEngine) -> None:
     text = DOCKERFILE.read_text()
-    docker.build("resolute-test/made:1", text.replace("python:3.11-slim", TASK))
+    docker.build("resolute-test/made:1", text.replace("python:3.11.11-slim-bookworm", TASK))
     with docker.client() as client:
         assert "MADE_BY=docker-build" in client.inspect_image("resolute-test/made:1")["Config"]["Env"]
     if not docker.has(SMALL):
         import_base(docker, SMALL)
     with pytest.raises(AssertionError, match=r"--require-hashes -r /tmp/requirements\.lock"):  # this base has no pip
-        locked = text.replace("python:3.11-slim", TASK).replace("ARG LOCK=Dockerfile", "ARG LOCK=my.lock")
+        locked = text.replace("python:3.11.11-slim-bookworm", TASK).replace("ARG LOCK=Dockerfile", "ARG LOCK=my.lock")
         docker.build("resolute-test/made:3", locked, [(ROOT / "requirements/uv.lock", "my.lock")])
     with pytest.raises(AssertionError, match="python3"):
-        docker.build("resolute-test/made:2", text.replace("python:3.11-slim", SMALL))
+        docker.build("resolute-test/made:2", text.replace("python:3.11.11-slim-bookworm", SMALL))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from resolute.errors import InvalidInput
-from resolute_deploy.terraform import failure_in_words, find_terraform
+from resolute_deploy.cluster_directory import ClusterDirectory
+from resolute_deploy.terraform import TerraformFailed, failure_in_words, find_terraform
 
 CHECKS = """
 ╷
@@ -59,6 +61,64 @@ def program(directory: Path, name: str, says: str) -> None:
     file = directory / name
     file.write_text(f"#!/bin/sh\necho '{says}'\n")
     file.chmod(0o755)
+
+
+LOCKED = """
+Error: Error acquiring the state lock
+
+Error message: writing "gs://states/resolute/vision/default.tflock" failed:
+googleapi: Error 412: At least one of the pre-conditions you specified did
+not hold., conditionNotMet
+Lock Info:
+  ID:        1764157163479332
+  Path:      gs://states/resolute/vision/default.tflock
+  Operation: OperationTypeApply
+  Who:       ana@laptop
+  Version:   1.11.4
+  Created:   2026-11-26 11:39:23.479332838 +0000 UTC
+  Info:
+
+
+Terraform acquires a state lock to protect the state from being written
+by multiple users at the same time.
+"""
+
+
+def test_a_state_that_is_locked_says_by_whom_and_how_it_is_freed(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "terraform", '{"terraform_version": "1.11.4"}')
+    terraform = find_terraform(tmp_path, {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"})
+    (tmp_path / "bin" / "terraform").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{LOCKED}\nEND\nexit 1\n")
+    with pytest.raises(TerraformFailed) as refused:
+        terraform.check_lock()
+    assert str(refused.value) == (
+        "the state is locked by ana@laptop since 2026-11-26 11:39:23 UTC (apply); run the command again when that has ended. "
+        f"If that run was killed, this frees the state: `terraform -chdir={tmp_path} force-unlock 1764157163479332`"
+    )
+
+
+def test_an_apply_that_meets_a_lock_says_the_same(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "terraform", '{"terraform_version": "1.11.4"}')
+    terraform = find_terraform(tmp_path, {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"})
+    summary, _, detail = LOCKED.strip().removeprefix("Error: ").partition("\n\n")
+    event = {"type": "diagnostic", "@level": "error", "diagnostic": {"summary": summary, "detail": detail}}
+    (tmp_path / "event").write_text(json.dumps(event) + "\n")
+    (tmp_path / "bin" / "terraform").write_text(f"#!/bin/sh\ncat {tmp_path / 'event'}\nexit 1\n")
+    with pytest.raises(
+        TerraformFailed, match=r"^the state is locked by ana@laptop since .* force-unlock 1764157163479332`$"
+    ):
+        terraform.destroy(lambda step: None)
+
+
+def test_the_bucket_of_the_state_is_remembered(tmp_path: Path) -> None:
+    cluster = ClusterDirectory.of(tmp_path, "gcp", "vision")
+    assert (cluster.state_bucket(None), cluster.state_bucket("states")) == ("", "states")
+    cluster.keep_state_bucket("states")
+    assert (cluster.state_bucket(None), cluster.state_bucket("states")) == ("states", "states")
+    with pytest.raises(InvalidInput, match="--state-bucket others: the state of vision is in the bucket states; leave"):
+        cluster.state_bucket("others")
+    cluster.keep_state_bucket("")
+    with pytest.raises(InvalidInput, match=r"--state-bucket states: the state of vision is in /.*/gcp/vision; leave"):
+        cluster.state_bucket("states")
 
 
 def test_a_missing_program_says_how_to_get_one(tmp_path: Path) -> None:
