@@ -23,7 +23,8 @@ def advise(cli: Invocation, args: argparse.Namespace) -> None:
     if advice is None and cli.render.format is None:
         cli.render.line(f"There is no advice: {found.reason}.")
         return
-    cli.render.table(COLUMNS, [] if advice is None else list(_rows(advice)), found)
+    if cli.render.format is not None or (advice is not None and advice.changes):
+        cli.render.table(COLUMNS, [] if advice is None else list(_rows(advice)), found)
     for text in () if advice is None else _remarks(found, advice):
         cli.render.note(text)
 
@@ -57,7 +58,7 @@ def _remarks(found: GetPoolAdviceResponse, advice: PoolAdvice) -> Iterator[str]:
     if not advice.changes:
         yield f"No change of a setting that was played saves anything in pool {found.pool}."
     yield (
-        f"By a simulation of the {advice.jobs} pieces of work of the last {advice.days:.1f} days, machines starting in "
+        f"By a simulation of the {advice.jobs} pieces of work of the last {_days(advice.days)}, machines starting in "
         f"{duration_text(advice.boot_s)}, pool {found.pool} as it is costs {advice.cost_a_month:,.2f} a month, and work waits "
         f"{duration_text(advice.wait_mean_s)} on average."
     )
@@ -69,6 +70,10 @@ def _remarks(found: GetPoolAdviceResponse, advice: PoolAdvice) -> Iterator[str]:
         yield "The history is short of a week, and a month may be otherwise."
     if found.reason:
         yield f"Computed at {advice.computed_at.isoformat(timespec='seconds')}; there is none that is newer: {found.reason}."
+
+
+def _days(days: float) -> str:
+    return f"{days:.1f} days" if days >= 1.0 else duration_text(86_400.0 * days)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

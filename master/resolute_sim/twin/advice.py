@@ -47,17 +47,19 @@ def advise(
     days: float | None = None,
     left_out: int = 0,
 ) -> Advice:
-    """`days` is the time that the jobs are the work of; None: until the last machine has ended. Of less than a day a month is as if
-    each day had this work. Raises `InvalidInput` where no price of the pool is known, or the pool can never hold a job."""
+    """`days` is the time that the jobs are the work of, a day at least; None: until the last machine has ended.
+
+    Raises `InvalidInput` where no price of the pool is known, or the pool can never hold a job.
+    """
     assert pool.scaling is not None
     known = tuple(offer for offer in pool.scaling.offers if offer.price_per_hour is not None)
     if not known:
         raise InvalidInput(f"pool '{pool.name}': no price of its offers is known; give prices in its provider")
     pool = replace(pool, budget=NO_LIMITS, scaling=replace(pool.scaling, offers=known))
     check_jobs(pool, jobs)
-    lasts_s = 0.0 if days is None else DAY_S * days
+    lasts_s = 0.0 if days is None else DAY_S * max(1.0, days)
     before = _played(pool, jobs, boot_s, lasts_s)
-    a_month = MONTH_S / max(DAY_S, _last_s(before) if days is None else lasts_s)
+    a_month = MONTH_S / (max(DAY_S, _last_s(before)) if days is None else lasts_s)
     savings = []
     for change in changes(pool, catalogue or Catalogue()):
         after = _played(change.pool, jobs, boot_s, lasts_s)

@@ -22,15 +22,17 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
 from resolute_master.domain.commands import RecordRefusal
+from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.pools.policies import pool_policies
 from resolute_provisioner.clouds.base import Transient
-from resolute_provisioner.model import Offer, RefusalKind
+from resolute_provisioner.model import Consolidation, Offer, RefusalKind
 from resolute_provisioner.prices import LivePrice
 from support.api import PASSWORD, World, a_config, an_api, master_config, settled
 from support.cluster import T0
+from support.pool_past import POOL as KEPT
 from support.pool_past import Past, Twin, advised, kept_pool
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -387,6 +389,17 @@ async def test_advise_waits_for_an_answer_and_says_why_there_is_none(tmp_path: P
         twin.error = Unavailable("it took longer than it may")
         twin.open.set()
         assert await asked == "There is no advice: it took longer than it may.\n"
+    kept = kept_pool()[KEPT]
+    assert kept.scaling is not None
+    tuned = replace(kept.scaling, min_instances=0, consolidation=Consolidation())
+    given: dict[str, Any] = {
+        "store": Past(runs=20),
+        "clock": store.clock,
+        "pools": {KEPT: replace(kept, scaling=tuned)},
+    }
+    async with an_api(tmp_path / "one", advices=advised(Twin()), **given) as world:
+        shown = await Shell(tmp_path, world)("pool", "advise", "default")
+        assert shown.startswith("No change of a setting that was played saves anything in pool default.\n")
     async with an_api(tmp_path / "two", advices=advised(Twin())) as world:
         det = Shell(tmp_path, world)
         assert "There is no advice: pool 'default' has no provider" in await det("pool", "advise", "default")

@@ -92,6 +92,9 @@ def test_machines_that_stay_are_paid_for_all_the_days_that_the_jobs_are_the_work
     # The jobs have work for less than a day of the ten.
     assert 0.9 < saved.share < 1.0 and saved.saves_a_month == pytest.approx(saved.share * found.cost_a_month)
     assert saved.wait_mean_s > found.wait_mean_s
+    # A short history counts as a day: the machine stays for all of it.
+    short = advise(policy(kept), SMALL_JOBS[:1], days=0.01)
+    assert short.days == 0.01 and short.cost_a_month == pytest.approx(16.288 * 24 * 30, rel=0.02)
 
 
 def test_at_most_five_changes_are_told_and_the_largest_first() -> None:

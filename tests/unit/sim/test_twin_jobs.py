@@ -75,6 +75,19 @@ def test_a_job_may_have_a_deadline_a_workspace_and_a_limit(tmp_path: Path) -> No
             "row 2, column max_cost: must be above 0; leave it empty for no limit, and is '0'",
         ),
         (HEAD.strip() + ",max_cost\n1,0,5,1,a,inf\n", "row 2, column max_cost: must be a number"),
+        (
+            HEAD + "1,2026-11-26T10:00,5,1,a\n",
+            "column submit_s: must be seconds from the trace's beginning, not a date",
+        ),
+        (HEAD + "1,11/26/2026,5,1,a\n", "column submit_s: must be seconds from the trace's beginning, not a date"),
+        (HEAD + "1,09:30,5,1,a\n", "column submit_s: must be seconds from the trace's beginning, not a date"),
+        (
+            HEAD + "1,1764150000,5,1,a\n",
+            "row 2, column submit_s: must be seconds from the trace's beginning, ten years",
+        ),
+        (HEAD + "1,0,1764150000,1,a\n", "row 2, column duration_s: must be seconds of run time, a year of them"),
+        (HEAD + "1,0,5,1000000,a\n", "column slots: must be a whole number, 1 to 100000, and is '1000000'"),
+        (HEAD.replace(",", ";") + "1;0;5;1;a\n", "row 1: its values are divided by ';', and must be divided by commas"),
         (HEAD.strip() + ",single_node\n1,0,5,1,a,maybe\n", "column single_node: must be true or false, and is 'maybe'"),
     ],
 )
@@ -83,6 +96,26 @@ def test_a_wrong_file_is_refused_with_row_column_and_value(tmp_path: Path, text:
     with pytest.raises(InvalidInput) as refused:
         read_jobs(path)
     assert said in str(refused.value) and str(path) in str(refused.value)
+
+
+def test_a_file_that_excel_has_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_bytes((HEAD + "\u00e4,3,5,1,b\n").replace("\n", "\r\n").encode("utf-8-sig"))
+    (job,) = read_jobs(path)
+    assert (job.job_id, job.submit_s, job.group) == ("\u00e4", 3.0, "b")
+    path.write_bytes((HEAD + "\u00e4,3,5,1,b\n").encode("latin-1"))
+    with pytest.raises(InvalidInput, match=r"is not UTF-8 text.*in Excel: save as 'CSV UTF-8"):
+        read_jobs(path)
+
+
+def test_times_count_from_the_first_day_that_is_taken(tmp_path: Path) -> None:
+    head = HEAD.strip() + ",deadline_s\n"
+    rows = "before,86399,5,1,a,\nfirst,86400,5,1,a,90000\nlast,172799,5,1,a,\nafter,172800,5,1,a,\n"
+    found = between(read_jobs(_file(tmp_path, head + rows)), 1.0, 2.0)
+    assert [(job.job_id, job.submit_s, job.deadline_s) for job in found] == [
+        ("first", 0.0, 3600.0),
+        ("last", 86_399.0, None),
+    ]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from html.parser import HTMLParser
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
+from resolute_cli.render import Renderer
 
 POOL = """
 pool_name: small
@@ -34,6 +37,11 @@ def files(tmp_path: Path) -> Path:
 
 def _simulate(files: Path, *more: str) -> int:
     return main(["simulate", "--pool", str(files / "pool.yaml"), "--jobs", str(files / "jobs.csv"), *more])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 FIGURES = {
@@ -153,6 +161,37 @@ def test_wrong_calls_are_told_what_to_do(
 ) -> None:
     assert _simulate(files, *more) == code
     assert said in capsys.readouterr().err
+
+
+def test_what_could_not_be_written_is_refused_before_anything_is_played(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is read either: the file of jobs is not even there."""
+    (files / "jobs.csv").unlink()
+    same = str(files / "out")
+    for more, said in (
+        (("--json", str(files)), f"--json: {files} is a directory; name a file in it"),
+        (("--html", f"{files}/no/out.html"), f"there is no directory {files}/no"),
+        (("--json", same, "--html", same), f"--html: {same} is the file of --json, too"),
+    ):
+        assert _simulate(files, *more) == 1
+        said_now = capsys.readouterr().err
+        assert said in said_now and "plays" not in said_now
+    assert not Path(same).exists()
+
+
+def test_a_terminal_shows_how_many_jobs_have_ended(files: Path) -> None:
+    out, err = Terminal(), Terminal()
+    words = ("simulate", "--pool", str(files / "pool.yaml"), "--jobs", str(files / "jobs.csv"))
+    assert main(words, Invocation(environ={}, render=Renderer(out, err), stdin=io.StringIO())) == 0
+    assert "jobs" in err.getvalue() and "3/3" in err.getvalue()
+
+
+def test_the_part_from_the_first_day_on_is_played(files: Path) -> None:
+    (files / "jobs.csv").write_text("job_id,submit_s,duration_s,slots,group\nold,0,600,1,x\nnew,90000,600,1,x\n")
+    assert _simulate(files, "--first-day", "1", "--json", str(files / "part.json")) == 0
+    told = json.loads((files / "part.json").read_text())
+    assert told["job_count"] == 1 and told["policies"]["resolute"]["jobs_completed"] == 1
 
 
 @pytest.mark.parametrize(
