@@ -11,7 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
@@ -108,7 +108,8 @@ class MasterSettings:
     open_cloud: OpenCloud = cloud_of
     open_prices: OpenPrices = price_source_of
     open_types: OpenTypes = type_source_of
-    advisor: Advisor = field(default_factory=ProcessAdvisor)
+    advisor: Advisor | None = None
+    """None: a process for each question."""
 
 
 async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
@@ -117,7 +118,8 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
     check(settings.config)
     types = await learnt(settings.config, settings.open_types, settings.clock)
     pools = pool_policies(settings.config, types)  # what can be known to be wrong is known before anything is stored
-    advices = PoolAdvices(advisor=settings.advisor, catalogues=catalogues(settings.config, types))
+    advisor = settings.advisor or ProcessAdvisor(settings.environ)
+    advices = PoolAdvices(advisor=advisor, catalogues=catalogues(settings.config, types))
     await asyncio.to_thread(remember_places, settings.config)
     await asyncio.to_thread(mend_rights, settings.config, settings.config_file)
     async with AsyncExitStack() as stack:

@@ -144,6 +144,7 @@ def test_what_det_prints_has_no_secret(world: World, tmp_path: Path) -> None:
         ["master", "config", "show"],
         ["master", "logs"],
         ["pool", "offers", "default"],
+        ["pool", "advise", "default"],
     ]
     printed = {" ".join(command): det.run(*command) for command in commands}
     assert {name: run.stderr for name, run in printed.items() if run.returncode} == {}

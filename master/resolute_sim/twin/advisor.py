@@ -9,13 +9,15 @@ import asyncio
 import contextlib
 import pickle
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from resolute.errors import InvalidInput, Unavailable
 from resolute_master.foresight.advice import Advice, Question
 
 COMMAND = (sys.executable, "-P", "-m", "resolute_sim.twin.advisor_process")
 """`-P`: no module is taken from the directory in which the master was started."""
+PASSED_ON = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL"})
+"""Of the master's variables. Others hold secrets."""
 LIMIT_S = 600.0
 """Of waiting; a busy machine gives the process less than a processor."""
 
@@ -23,13 +25,16 @@ LIMIT_S = 600.0
 class ProcessAdvisor:
     """An `Advisor`. One process a question: the caller decides how many questions there are at a time."""
 
-    def __init__(self, *, command: Sequence[str] = COMMAND, limit_s: float = LIMIT_S) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, command: Sequence[str] = COMMAND, limit_s: float = LIMIT_S
+    ) -> None:
+        self._environ = {name: value for name, value in environ.items() if name in PASSED_ON}
         self._command = tuple(command)
         self._limit_s = limit_s
 
     async def __call__(self, question: Question) -> Advice:
         process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=self._environ
         )
         try:
             async with asyncio.timeout(self._limit_s):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -110,23 +111,33 @@ def test_at_most_five_changes_are_told_and_the_largest_first() -> None:
 
 async def test_another_process_plays_the_history(tmp_path: Path) -> None:
     question = Question(pool=policy(SCALING), jobs=SMALL_JOBS, days=1.0, catalogue=shipped("aws"), boot_s=180.0)
-    found = await ProcessAdvisor()(question)
+    found = await ProcessAdvisor(os.environ)(question)
     assert found == advise(policy(SCALING), SMALL_JOBS, shipped("aws"), boot_s=180.0, days=1.0)
     with pytest.raises(InvalidInput, match="can hold none of the 1 jobs") as refusal:
         answer(replace(question, jobs=(replace(SMALL_JOBS[0], slots=1000),)))
     (tmp_path / "refusal").write_bytes(pickle.dumps(str(refusal.value)))
     with pytest.raises(InvalidInput, match="can hold none of the 1 jobs"):
-        await ProcessAdvisor(command=("cat", str(tmp_path / "refusal")))(question)
+        await ProcessAdvisor(os.environ, command=("cat", str(tmp_path / "refusal")))(question)
 
 
 async def test_a_simulation_that_takes_too_long_is_ended() -> None:
     question = Question(pool=policy(SCALING), jobs=SMALL_JOBS, days=1.0, catalogue=shipped("aws"), boot_s=180.0)
     with pytest.raises(Unavailable, match="was ended: it took longer"):
-        await ProcessAdvisor(command=("sleep", "60"), limit_s=0.05)(question)
+        await ProcessAdvisor(os.environ, command=("sleep", "60"), limit_s=0.05)(question)
     with pytest.raises(Unavailable, match="was ended"):
-        await ProcessAdvisor(command=("sh", "-c", "kill -XCPU $$"))(question)
+        await ProcessAdvisor(os.environ, command=("sh", "-c", "kill -XCPU $$"))(question)
     with pytest.raises(Unavailable, match="has failed"):
-        await ProcessAdvisor(command=("false",))(question)
+        await ProcessAdvisor(os.environ, command=("false",))(question)
+
+
+async def test_the_process_is_given_no_secret_of_the_master(tmp_path: Path) -> None:
+    question = Question(pool=policy(SCALING), jobs=SMALL_JOBS, days=1.0, catalogue=shipped("aws"), boot_s=180.0)
+    environ = {**os.environ, "DET_DB_PASSWORD": "hidden"}
+    command = ("sh", "-c", f"env > {tmp_path}/env; exit 1")
+    with pytest.raises(Unavailable):
+        await ProcessAdvisor(environ, command=command)(question)
+    told = (tmp_path / "env").read_text()
+    assert f"PATH={os.environ['PATH']}" in told and "hidden" not in told
 
 
 def test_jobs_that_the_pool_of_today_can_never_hold_are_left_out() -> None:
