@@ -141,7 +141,7 @@ def _rows(machines: int) -> list[Row]:
             result=inside_percent,
             unit="%",
             target=Target(at_most=97.0),
-            notes="a range that always holds says little",
+            notes="a range that always holds is of no use",
         ),
         Row(
             name=f"{name}: median width of the range",
@@ -153,7 +153,7 @@ def _rows(machines: int) -> list[Row]:
             target=Target(at_most=max(LEAST_WIDTH_S, 2.0 * wait_s)),
         ),
         Row(
-            name=f"{name}: nothing could be said",
+            name=f"{name}: no estimate",
             subject=Spread.one(unknown_percent, "%"),
             result=unknown_percent,
             unit="%",

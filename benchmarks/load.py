@@ -390,7 +390,7 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
             unit="ms",
         ),
         Row(
-            name="of a cycle, the longest part in which nobody else has a turn, p99",
+            name="of a cycle, the longest part without a yield to the event loop, p99",
             subject=Spread.of(steady.busy_ms, "ms"),
             result=percentile(steady.busy_ms, 99),
             unit="ms",

@@ -115,7 +115,7 @@ def _cost_rows(roomy: Situation, plan: ScalePlan) -> list[Row]:
             bound_name="the cheapest slot for every slot",
             bound=Spread.one(bound, "an hour"),
             result=cost / bound,
-            notes="a bound that no purchase reaches: it knows neither whole machines nor markets",
+            notes="a bound that no purchase reaches: it ignores whole machines and markets",
         )
     ]
     fits = {size: first_fit(gangs, size, roomy.pool.offers, price) for size in SIZES}

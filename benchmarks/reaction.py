@@ -89,8 +89,8 @@ async def _rounds(name: str, store: Store) -> list[Row]:
         notices = [await _noticed(engine, agent) for agent in busy[:ROUNDS]]
         refusals = [await _refused(engine, owner) for _ in range(ROUNDS)]
     return [
-        _row(f"{name}: replacement asked for after a notice", notices, plain, NOTICE_MS),
-        _row(f"{name}: next offer asked for after a refusal", refusals, plain, REFUSAL_MS),
+        _row(f"{name}: replacement requested after a notice", notices, plain, NOTICE_MS),
+        _row(f"{name}: next offer requested after a refusal", refusals, plain, REFUSAL_MS),
     ]
 
 

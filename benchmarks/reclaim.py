@@ -49,12 +49,12 @@ def _rows(name: str, policy: PoolPolicy) -> list[Row]:
         seconds.append(time.process_time() - begun)
     return [
         Row(
-            name=f"{name}: {GANG:,} of {AGENTS * SLOTS:,} slots in use are asked for",
+            name=f"{name}: {GANG:,} of {AGENTS * SLOTS:,} slots in use are requested",
             subject=Spread.of(seconds, "s"),
             result=max(seconds),
             unit="s",
             target=Target(at_most=LIMIT_S),
-            notes=f"{len(plan.preempt):,} of {AGENTS * SLOTS:,} are asked to leave",
+            notes=f"{len(plan.preempt):,} of {AGENTS * SLOTS:,} are preempted",
         )
     ]
 

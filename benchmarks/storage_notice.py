@@ -56,7 +56,7 @@ def _noticed(cluster: LiveCluster, store: Server, code: Path, directory: Path, s
             subject=Spread.of([saved for _, saved in rounds], "ms"),
             bound_name="upload of it by boto3's transfer manager",
             bound=Spread.of(bare, "ms"),
-            notes="through agent, task, hash, upload and the master's word",
+            notes="through agent, task, hash, upload and the master's record",
         ),
         Row(
             name=f"of it until the program sees the notice, {size}",
