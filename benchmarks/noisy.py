@@ -121,7 +121,12 @@ def main(seconds: int = 10, rounds: int = 3) -> list[Row]:
             while client.get(f"/api/v1/experiments/{noisy}")["experiment"]["state"] != "STATE_CANCELED":
                 time.sleep(0.1)
     return [
-        _row("a line of a quiet task, from its `print` to a client that follows the log, p99", alone, beside, lambda m: m[0]),
+        _row(
+            "a line of a quiet task, from its `print` to a client that follows the log, p99",
+            alone,
+            beside,
+            lambda m: m[0],
+        ),
         _row("`GET /experiments`, p99", alone, beside, lambda m: m[1]),
         Row(
             name="lines of the noisy task that were stored",

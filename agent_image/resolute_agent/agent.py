@@ -232,11 +232,14 @@ class Agent:
             if not disk_is_full(error):
                 raise
             if not self._waits_for_disk:
-                log.error("the disk is full: the agent cannot save its state and starts and reports nothing: %s", error)
+                log.error(
+                    "the disk is full: the agent cannot save its state; it starts no container and sends no report: %s",
+                    error,
+                )
             self._waits_for_disk = True
             return False
         if self._waits_for_disk:
-            log.warning("the disk takes the agent's state again")
+            log.warning("the agent's state can be saved again")
         self._waits_for_disk = False
         return True
 
@@ -275,7 +278,9 @@ class Agent:
         except OSError as error:
             if not disk_is_full(error):
                 raise
-            log.error("container %s is not told that its machine ends, for the disk is full: %s", container_id, error)
+            log.error(
+                "container %s gets no notice that its machine ends, for the disk is full: %s", container_id, error
+            )
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -387,7 +392,7 @@ class Agent:
         try:
             found = await look_again()
         except ResoluteError as error:
-            log.error("the devices cannot be listed now; the agent goes on with those that it had: %s", error)
+            log.error("the devices cannot be listed now; the agent keeps the previous ones: %s", error)
             return
         devices = keep_numbers(found, self._state.identity.devices)
         self._events.put_nowait(core.DevicesSeen(devices=devices))

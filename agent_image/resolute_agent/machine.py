@@ -96,7 +96,7 @@ class Machine:
                 time.sleep(LOOK_S)
                 code = self._reap()
             if code == EXIT_MACHINE_ENDS:
-                return "the agent said that the machine is to end"
+                return "the agent requested the end of the machine"
             if code == _EXIT_MISCONFIGURED:
                 return "the agent cannot run with its settings; see agent.log"
             if not self._restart:
@@ -133,7 +133,7 @@ class Machine:
 
     def _told_to_end(self) -> str:
         if not self._told and (self._directory / STOP).exists():
-            self._told = "told by the stop file"
+            self._told = "reported by the stop file"
         return self._told
 
     def _reap(self) -> int | None:
@@ -218,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--detach", action="store_true", help="return at once and leave the machine running")
     parser.add_argument("--no-restart", action="store_true", help="end the machine when its agent has ended")
     parser.add_argument(
-        "--power-off", action="store_true", help="end what a machine whose processes have ended left in an engine"
+        "--power-off", action="store_true", help="remove the containers of a machine whose processes have ended"
     )
     parser.add_argument("directory", type=Path, help="the machine's own directory, with agent.json in it")
     given = parser.parse_args(arguments)

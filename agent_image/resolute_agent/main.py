@@ -60,7 +60,7 @@ def lock_state_dir(directory: Path) -> TextIO:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        raise InvalidInput(f"state_dir: {directory} belongs to another agent that is running") from None
+        raise InvalidInput(f"state_dir: {directory} is in use by another agent") from None
     return lock
 
 
@@ -226,7 +226,7 @@ async def serve(
         if isinstance(runtime, Closing):
             await runtime.close()
     if reason is None:
-        log.info("stopped; containers go on")
+        log.info("stopped; containers continue")
         return 0
     return EXIT_MACHINE_ENDS
 

@@ -98,6 +98,6 @@ class HttpNotices(_Polled):
                 return await response.read() if response.status == 200 else b""
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if not self._silent:
-                log.warning("cannot ask %s for notices: %s", self._url, error or type(error).__name__)
+                log.warning("cannot query %s for notices: %s", self._url, error or type(error).__name__)
             self._silent = True
             return b""

@@ -80,7 +80,7 @@ class AgentSettings:
         if not self.agent_id:
             problems.append("agent_id: must not be empty")
         if not self.state_dir:
-            problems.append("state_dir: must not be empty; name a directory that belongs to this agent alone")
+            problems.append("state_dir: must not be empty; name a directory for this agent alone")
         if self.join_token and self.join_token_file:
             problems.append("join_token and join_token_file: give one of them")
         if self.slot_type not in SLOT_TYPES:

@@ -249,7 +249,9 @@ def _booted(state: AgentState, found: tuple[Found, ...], now: datetime) -> Step:
         if item is None and record.ended is None:
             known = record.state.order >= ContainerState.RUNNING.order
             failure = FailureKind.RESTORE_ERROR if known else FailureKind.AGENT_ERROR
-            message = "the agent was restarted and " + ("its processes are gone" if known else "it had not started yet")
+            message = "the agent was restarted and " + (
+                "its processes have ended" if known else "it had not started yet"
+            )
             state, more = _report(
                 state, record, ContainerState.TERMINATED, now, exit=Exit(failure=failure, message=message)
             )
@@ -323,7 +325,7 @@ def _received(state: AgentState, message: MasterMessage, now: datetime) -> Step:
         case Acknowledged():
             return _acknowledged(state, message.sequence)
         case Shutdown():
-            return _end(state, f"the master asked for it: {message.reason}", now)
+            return _end(state, f"requested by the master: {message.reason}", now)
         case LogsStored():
             return state, ()  # the log shipper's own
 
@@ -448,7 +450,7 @@ def _kill(state: AgentState, message: KillContainer, now: datetime) -> Step:
             sequence=0,
             at=now,
         )
-        gone = Exit(failure=FailureKind.RESTORE_ERROR, message="this agent does not know the container")
+        gone = Exit(failure=FailureKind.RESTORE_ERROR, message="the container is unknown to this agent")
         return _report(state, unknown, ContainerState.TERMINATED, now, exit=gone)
     if record.state is ContainerState.TERMINATED:
         return state, _sending(state, ContainerChanged(report=record.report()))

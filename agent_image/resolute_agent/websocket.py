@@ -49,7 +49,7 @@ class WebSocketConnection:
                     raise LinkClosed(str(error)) from error
                 if message is not None:
                     return message
-                log.warning("ignored a message of a type that this agent does not know: %.200s", frame.data)
+                log.warning("ignored a message of unknown type: %.200s", frame.data)
             elif frame.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED):
                 raise LinkClosed(f"the master closed the connection (code {self._socket.close_code})")
             elif frame.type is aiohttp.WSMsgType.ERROR:

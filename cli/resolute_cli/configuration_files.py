@@ -26,7 +26,7 @@ def configuration_text(path: str, overrides: list[str]) -> str:
     except InvalidInput as error:
         raise UsageError(str(error)) from None
     if not config:
-        raise UsageError(f"{path} is empty; it must say at least what to run")
+        raise UsageError(f"{path} is empty; it must at least contain an entrypoint")
     if not overrides:
         return text
     for override in overrides:

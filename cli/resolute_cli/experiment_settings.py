@@ -76,7 +76,7 @@ def _policy_arguments(parser: argparse.ArgumentParser) -> None:
     for name, of in (("experiment-best", "the best of the experiment"), ("trial-best", "the best of each trial"),
                      ("trial-latest", "the newest of each trial")):  # fmt: skip
         parser.add_argument(f"--save-{name}", type=int, required=True, help=f"how many to keep of {of}")
-    parser.add_argument("--yes", action="store_true", help="neither show what would be removed nor ask")
+    parser.add_argument("--yes", action="store_true", help="remove without a preview or confirmation")
 
 
 def _retention_arguments(parser: argparse.ArgumentParser) -> None:

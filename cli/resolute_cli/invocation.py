@@ -69,14 +69,14 @@ class Invocation:
     def ask_password(self, prompt: str) -> str:
         """Reads a password without showing it. Raises `InvalidInput` where there is nobody to ask."""
         if not self.stdin.isatty():
-            raise InvalidInput("a password is needed and there is no terminal to ask at; set DET_USER and DET_PASS")
+            raise InvalidInput("a password is needed and there is no terminal for a prompt; set DET_USER and DET_PASS")
         return getpass.getpass(printable.one_line(prompt), stream=self.render.err)
 
     def new_password(self, user: str) -> str:
         """Asks twice for a new password."""
         first = self.ask_password(f"New password for user '{user}': ")
         if first != self.ask_password(f"New password for user '{user}' again: "):
-            raise InvalidInput("the two passwords are not the same; nothing was changed")
+            raise InvalidInput("the two passwords differ; nothing was changed")
         return first
 
     def close(self) -> None:

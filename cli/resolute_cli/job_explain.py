@@ -48,23 +48,23 @@ def _lines(answer: ExplainJobResponse) -> Iterator[str]:
     if answer.first_ahead:
         yield f"Ahead of it: {_names(answer.first_ahead, answer.jobs_ahead)}"
     if answer.blockers is not None:
-        yield "In its way; without all of this it would start now:"
+        yield "Blocked by the following; without all of it, the job would start now:"
         yield from (f"  - {line}" for line in _blockers(answer.blockers))
     if answer.what_if:
-        yield "Would start it:"
+        yield "Changes that would start it:"
         yield from (f"  - {found.text}: {_when(found)}" for found in answer.what_if)
     for unknown in answer.gave_up:
-        yield f"Not found out: {unknown}."
+        yield f"Not determined: {unknown}."
     if answer.cycle and answer.at is not None:
         yield f"This is the pool after cycle {answer.cycle}, at {time_text(answer.at)}."
 
 
 def _start(start: JobStart) -> str:
     if start.expected_at is None:
-        return f"When it will start cannot be said: {start.basis}."
-    latest = "later than is foreseen" if start.latest is None else time_text(start.latest)
+        return f"No estimate of its start: {start.basis}."
+    latest = "beyond the simulated time" if start.latest is None else time_text(start.latest)
     span = f"{time_text(start.earliest)} to {latest}"
-    return f"Expected to start {time_text(start.expected_at)} (with {SHARE}: {span}); rests on {start.basis}."
+    return f"Expected to start {time_text(start.expected_at)} (with {SHARE}: {span}); based on {start.basis}."
 
 
 def _blockers(blockers: JobBlockers) -> Iterator[str]:
@@ -77,22 +77,20 @@ def _blockers(blockers: JobBlockers) -> Iterator[str]:
     for work in blockers.running[:NAMES_SHOWN]:
         yield _work(work)
     if blockers.running_count > NAMES_SHOWN:
-        yield f"{blockers.running_count - NAMES_SHOWN} more that run"
+        yield f"{blockers.running_count - NAMES_SHOWN} more running allocations"
     if blockers.ahead_together:
-        yield f"{blockers.ahead_count} that would take the room first ({_names(blockers.ahead, blockers.ahead_count)})"
+        yield f"{blockers.ahead_count} that would get the slots first ({_names(blockers.ahead, blockers.ahead_count)})"
         return
     for id_ in blockers.ahead[:NAMES_SHOWN]:
-        yield f"{id_}, which would take the room first"
+        yield f"{id_}, which would get the slots first"
     if blockers.ahead_count > NAMES_SHOWN:
-        yield f"{blockers.ahead_count - NAMES_SHOWN} more that would take the room first"
+        yield f"{blockers.ahead_count - NAMES_SHOWN} more that would get the slots first"
 
 
 def _work(work: BlockingWork) -> str:
     where = _names(work.agent_ids, len(work.agent_ids)) or "no agent"
     slots = f"{work.slots} slot(s)" if work.slots else "an auxiliary place"
-    return (
-        f"{work.allocation_id} of job {work.job_id}, which {'is leaving' if work.leaving else 'has'} {slots} on {where}"
-    )
+    return f"{work.allocation_id} of job {work.job_id}, which {'is vacating' if work.leaving else 'holds'} {slots} on {where}"
 
 
 def _when(found: JobWhatIf) -> str:

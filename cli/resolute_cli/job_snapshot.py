@@ -32,7 +32,7 @@ def snapshot(cli: Invocation, args: argparse.Namespace) -> None:
         args.output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"--output: {args.output} cannot be written ({error.strerror}); name another file") from None
-    cli.render.done(f"Wrote what the scheduler sees of pool {pool} to {args.output}", pool=pool, file=str(args.output))
+    cli.render.done(f"Wrote the scheduler's snapshot of pool {pool} to {args.output}", pool=pool, file=str(args.output))
 
 
 def _default_pool(cli: Invocation) -> str:
@@ -69,16 +69,20 @@ def schedule(cli: Invocation, args: argparse.Namespace) -> None:
 
 def schedule_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--snapshot", type=Path, required=True, metavar="FILE", help="a file of `det job snapshot`, or one like it"
+        "--snapshot",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="a file of `det job snapshot`, or of the same format",
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="change the snapshot before, for instance jobs.j1.priority=10; may be given again",
+        help="change the snapshot first, for instance jobs.j1.priority=10; may be given again",
     )
-    parser.add_argument("--explain", metavar="JOB_ID", help="say why this job waits, rather than what is decided")
+    parser.add_argument("--explain", metavar="JOB_ID", help="explain why this job waits, instead of the plan")
 
 
 def _read(path: Path, parsed: Callable[[str], object]) -> object:
@@ -89,7 +93,7 @@ def _read(path: Path, parsed: Callable[[str], object]) -> object:
     except InvalidInput as error:
         raise InvalidInput(f"--snapshot: {path}: {error}") from None
     except ValueError as error:
-        raise InvalidInput(f"--snapshot: {path} is not JSON ({error}); mend it there") from None
+        raise InvalidInput(f"--snapshot: {path} is not JSON ({error}); correct it there") from None
 
 
 def plan_lines(decided: Decided) -> Iterator[str]:
@@ -98,18 +102,18 @@ def plan_lines(decided: Decided) -> Iterator[str]:
     for row in decided.place:
         yield f"  start {row['task']} on {_slots(row['on'])}: {row['reason']}"
     for row in decided.preempt:
-        yield f"  ask {row['task']} to save and end: {row['reason']}"
+        yield f"  preempt {row['task']}: {row['reason']}"
     for row in decided.hold:
         agents = ", ".join(f"{agent} ({slots} slot(s))" for agent, slots in row["agents"].items())
         yield f"  keep {agents} for {row['task']} until {row['until']}"
     if decided.machines:
         wanted = ", ".join(decided.machines[:8]) + _more(len(decided.machines) - 8)
         if decided.no_machines:
-            yield f"  ask for no machines, though some would be of use for {wanted}: {decided.no_machines}"
+            yield f"  request no machines, although {wanted} could use some: {decided.no_machines}"
         else:
-            yield f"  tell the provisioner that machines are wanted for {wanted}"
+            yield f"  request machines for {wanted}"
     if not (decided.place or decided.preempt or decided.hold or decided.machines):
-        yield "  nothing is to be done"
+        yield "  no change"
     if decided.waiting:
         yield "Waiting:"
     for row in decided.waiting:
@@ -117,7 +121,7 @@ def plan_lines(decided: Decided) -> Iterator[str]:
     if decided.waiting_count > len(decided.waiting):
         yield f"  and {decided.waiting_count - len(decided.waiting)} more"
     if decided.revisit_at is not None:
-        yield f"To be decided again at {decided.revisit_at}."
+        yield f"Next decision at {decided.revisit_at}."
 
 
 def _slots(on: Mapping[str, Any]) -> str:

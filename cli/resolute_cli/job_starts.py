@@ -72,22 +72,20 @@ def _waits(job: Job | LimitedJob) -> bool:
 
 
 def failure_note(pool: str, failure: str) -> str:
-    return f"When the jobs of pool {pool} start is left out: {failure}. The list is complete otherwise."
+    return f"The expected starts in pool {pool} are missing: {failure}. The list is complete otherwise."
 
 
 def starts_note(pool: str, answer: GetPoolStartsResponse) -> str:
     if answer.computed_at is None:
-        return f"When the jobs of pool {pool} start is being foreseen for the first time: ask again in a few seconds."
-    return (
-        f"Starts in pool {pool} as foreseen at {time_text(answer.computed_at)}; det job explain says what they rest on."
-    )
+        return f"The starts in pool {pool} are being estimated for the first time: try again in a few seconds."
+    return f"Starts in pool {pool} as estimated at {time_text(answer.computed_at)}; det job explain shows their basis."
 
 
 def start_cells(start: JobStart | None) -> tuple[str, str]:
     """Of a job that waits; None: it came after the answer was made."""
     if start is None:
-        return "not foreseen yet", "ask again in a few seconds"
+        return "no estimate yet", "try again in a few seconds"
     if start.expected_at is None:
-        return "cannot be foreseen", start.basis
+        return "unknown", start.basis
     latest = "later" if start.latest is None else time_text(start.latest)
     return time_text(start.expected_at), f"{time_text(start.earliest)} to {latest}"

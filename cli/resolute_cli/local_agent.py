@@ -190,7 +190,7 @@ def _wait_until_joined(plan: AgentPlan, master_url: str, pause: Pause, limit_s: 
     waited, look_s = 0.0, 0.1
     while True:
         if (plan.directory / "ended.json").exists():
-            raise FailedPrecondition(f"the agent ended while it started; it said:\n{_last_words(plan.directory)}")
+            raise FailedPrecondition(f"the agent ended during its start; its output:\n{_last_words(plan.directory)}")
         running = read_agent(plan.directory)
         joined = (plan.directory / "state" / "heard").exists()
         if running is not None and (joined or waited >= limit_s):

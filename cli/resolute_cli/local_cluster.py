@@ -138,7 +138,7 @@ def cluster_up(
         write_private(plan.directory / SETTINGS, json.dumps(settings_of(plan), indent=2) + "\n")
     generated = password if fresh and plan.password is None and plan.own_config is None else None
     if generated is not None and plan.database and not _opens(started, generated):
-        warn("The database has its users already: their passwords are what they were, and none was made.")
+        warn("The database already has users; their passwords are unchanged.")
         generated = None
     return RunningCluster(
         name=started.name,
@@ -157,8 +157,8 @@ def _check_database(plan: ClusterPlan) -> None:
     if before is not None and before != now and plan.own_config is None:
         remedy = "leave out --db-url" if before == SQLITE else f"give --db-url {before}"
         raise InvalidInput(
-            f"cluster '{plan.name}' keeps its state in {before}, and this would begin an empty one in {now}; {remedy}, "
-            "or take another --cluster-name"
+            f"cluster '{plan.name}' keeps its state in {before}; this command would create an empty one in {now}; {remedy}, "
+            "or use another --cluster-name"
         )
 
 
@@ -197,7 +197,7 @@ def _check_engine(plan: ClusterPlan) -> None:
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if answer.returncode != 0:
         raise FailedPrecondition(
-            f"--docker: {answer.stdout.strip()}\n(name an image with --image, or make one: see docs/docker.md)"
+            f"--docker: {answer.stdout.strip()}\n(name an image with --image, or build one: see docs/docker.md)"
         )
 
 
@@ -210,7 +210,7 @@ def _check_port(host: str, port: int) -> None:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise InvalidInput(
-                    f"port {port} is in use; choose another one with --master-port, or end what listens there"
+                    f"port {port} is in use; choose another one with --master-port, or end the program that listens there"
                 ) from None
             raise InvalidInput(f"cannot listen on {host} port {port}: {error.strerror}") from None
 
@@ -271,7 +271,7 @@ def _wait_for_master(plan: ClusterPlan, started: RunningCluster, tick: Callable[
         if _answers(started):
             return
         if not started.lives:
-            raise FailedPrecondition(f"the master ended while it started; it said:\n{_last_words(plan.directory)}")
+            raise FailedPrecondition(f"the master ended during its start; its output:\n{_last_words(plan.directory)}")
         if waited >= START_LIMIT_S:
             raise FailedPrecondition(
                 f"the master does not answer at {started.url}; see {plan.directory / 'master.log'}"

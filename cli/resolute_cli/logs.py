@@ -21,9 +21,9 @@ LEVELS = tuple(level.name for level in LogLevel)
 def log_flags(parser: argparse.ArgumentParser) -> None:
     """Which lines of a trial to print."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
-    which.add_argument("--head", type=positive, help="only the first lines, this many")
-    which.add_argument("--tail", type=positive, help="only the last lines, this many")
+    which.add_argument("-f", "--follow", action="store_true", help="follow the log until the trial has ended")
+    which.add_argument("--head", type=positive, help="only this many first lines")
+    which.add_argument("--tail", type=positive, help="only this many last lines")
     parser.add_argument("--agent-id", dest="agent_ids", action="append", default=[], help="only from this agent")
     parser.add_argument(
         "--container-id", dest="container_ids", action="append", default=[], help="only of this container"
@@ -66,7 +66,9 @@ def levels_from(name: str | None) -> tuple[LogLevel, ...]:
 def days_flags(parser: argparse.ArgumentParser) -> None:
     """How long to keep logs; exactly one of the two."""
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--days", type=int, help="days after the end; -1 is for ever, 0 until the next clean-up")
+    which.add_argument(
+        "--days", type=int, help="days after the end; -1 is for ever, 0 keeps them until the next clean-up"
+    )
     which.add_argument("--forever", dest="days", action="store_const", const=-1, help="for ever")
 
 

@@ -33,7 +33,7 @@ def missing_files(config: Mapping[str, Any], sent: Collection[str]) -> str | Non
     names = " and ".join(f"'{name}'" for name in missing)
     if not sent:
         return (
-            f"the entrypoint names {names}, and no file is sent; name the directory that holds it "
+            f"the entrypoint names {names}, and no file is submitted; name the directory that contains it "
             f"(det experiment create CONFIG DIRECTORY), or send it with --include {missing[0]}"
         )
-    return f"the entrypoint names {names}, which is not among the files that are sent; look into the directory and .detignore"
+    return f"the entrypoint names {names}, which is not among the submitted files; check the directory and .detignore"

@@ -80,7 +80,7 @@ def explain(cli: Invocation, args: argparse.Namespace) -> None:
         (t.trial_id, *_cells(t, best=t.trial_id == search.best_trial_id), t.length, _likelihood(t), t.reason)
         for t in trials
     ]
-    columns = ("Trial ID", *SEARCH_COLUMNS, "Length", "Goes On", "Why")
+    columns = ("Trial ID", *SEARCH_COLUMNS, "Length", "Continues", "Why")
     cli.render.table(columns, rows, search if args.trial_id is None else trials)
 
 
@@ -100,7 +100,7 @@ def preview(cli: Invocation, config: Mapping[str, Any], seconds_per_unit: float 
     """A table of how many trials train how far, and what that takes and costs."""
     summary = cli.api().cluster.preview_search(config, seconds_per_unit=seconds_per_unit)
     if summary is None:
-        raise FailedPrecondition("the master says nothing of this search; it is older than this client")
+        raise FailedPrecondition("the master returns no state of this search; it is older than this client")
     rows = [(each.count, _length(each.unit.name, each.unit.value)) for each in summary.trials]
     if cli.render.format is None:
         total = sum(each.count for each in summary.trials)
@@ -124,7 +124,7 @@ def _forecast(expected: SearchForecast) -> list[str]:
 
 
 def _length(name: str | None, value: int | None) -> str:
-    return "as long as their code says" if value is None else f"{value} {name}"
+    return "as long as their code decides" if value is None else f"{value} {name}"
 
 
 def preview_search(cli: Invocation, args: argparse.Namespace) -> None:

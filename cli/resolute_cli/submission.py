@@ -34,7 +34,7 @@ TEST_CONFIG: Mapping[str, Any] = {
 """What a test run changes: one trial, one batch, one validation, one checkpoint."""
 
 _WARNINGS = {
-    LaunchWarning.CURRENT_SLOTS_EXCEEDED: "it asks for more slots than the pool has right now; it waits until it has"
+    LaunchWarning.CURRENT_SLOTS_EXCEEDED: "it requests more slots than the pool has now, and waits until the pool has them"
 }
 
 
@@ -92,7 +92,7 @@ def follow(cli: Invocation, experiment_id: int) -> int:
         cli.render.error(why_it_ended(api, experiment_id, state))
         return 1
     trial = api.trials.get(first)
-    said = f"Trial {first} is {state_text(trial.state)}; experiment {experiment_id} is {state} and goes on"
+    said = f"Trial {first} is {state_text(trial.state)}; experiment {experiment_id} is {state} and continues"
     if trial.state.name == "ERROR":
         reason = f": {in_one_line(trial.failure)}" if trial.failure is not None else ""
         cli.render.error(said + reason)
@@ -217,7 +217,7 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "-f", "--follow-first-trial", dest="follow", action="store_true", help="show the log of the first trial"
     )
-    one.add_argument("--preview", action="store_true", help="show what its search will do, and create nothing")
+    one.add_argument("--preview", action="store_true", help="preview its search, and create nothing")
     one.add_argument("--paused", action="store_true", help="do not start it yet")
     seconds_argument(parser)
     one.add_argument("-t", "--test-mode", action="store_true", help="check that it runs: one batch of everything")

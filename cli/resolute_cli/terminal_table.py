@@ -103,7 +103,10 @@ def draw(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, b
             text += "".join(f"    {line}\n" for line in below)
     gone = [columns[i] for i in range(len(columns)) if i not in kept and any(row[i] for row in rows)]
     if gone and rows:
-        text += "\n".join(wrapped(f"Not shown for want of room: {', '.join(gone)}.", max(width, 20))) + "\n"
+        text += (
+            "\n".join(wrapped(f"Not shown because the terminal is too narrow: {', '.join(gone)}.", max(width, 20)))
+            + "\n"
+        )
     return text
 
 

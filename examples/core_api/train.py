@@ -73,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=STEPS, help="how many steps (default %(default)s)")
     parser.add_argument("--local-dir", type=Path, default=Path("core-run"), help="without a cluster: where files go")
-    parser.add_argument("--resume", metavar="UUID", help="without a cluster: the checkpoint to go on from")
+    parser.add_argument("--resume", metavar="UUID", help="without a cluster: the checkpoint to resume from")
     options = parser.parse_args()
     with core.init(local_dir=options.local_dir) as context:
         if context.info is not None and context.info.trial is not None:

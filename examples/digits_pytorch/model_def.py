@@ -109,7 +109,7 @@ def main() -> None:
         "--steps", type=int, default=LOCAL_STEPS, help="with --local: how many steps (default %(default)s)"
     )
     parser.add_argument("--local-dir", default="digits-run", help="with --local: where reports and checkpoints go")
-    parser.add_argument("--resume", metavar="UUID", help="with --local: the checkpoint to go on from")
+    parser.add_argument("--resume", metavar="UUID", help="with --local: the checkpoint to resume from")
     options = parser.parse_args()
     arguments: dict[str, Any] = {}
     length = None

@@ -341,7 +341,7 @@ def readable(path: str) -> str:
 def _named(path: str) -> list[str]:
     parts = parts_of(path)
     if not parts:
-        raise InvalidInput(f"the path {path!r} names nothing in the storage")
+        raise InvalidInput(f"the path {path!r} does not exist in the storage")
     return parts
 
 

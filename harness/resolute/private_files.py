@@ -57,7 +57,7 @@ def _mended(path: Path, kind: int, wanted: int) -> str:
             return ""
         if kind and _is_shared(path, mode):
             return (
-                f"{path} is a directory of many programs, in which others see and may change names; name one of its own"
+                f"{path} is a directory of many programs, in which others may see and change names; use a dedicated one"
             )
         if status.st_uid != os.geteuid():
             return _of_another(path, mode, kind)

@@ -237,9 +237,9 @@ async def _until(stop: asyncio.Event, services: list[asyncio.Task[None]]) -> Non
         if task not in done:
             continue
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        log.error("%s has ended by itself", task.get_name(), exc_info=error)
+        log.error("%s ended unexpectedly", task.get_name(), exc_info=error)
         what = f": {type(error).__name__}: {error}" if error is not None else " without an error"
-        raise Unavailable(f"{task.get_name()} has ended by itself{what}") from error
+        raise Unavailable(f"{task.get_name()} ended unexpectedly{what}") from error
 
 
 class _Server:

@@ -55,10 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     last = found.first + found.cycles - 1
     if found.divergence is None:
-        print(f"{found.cycles} cycle(s), {found.first} to {last}, came out as recorded; digest {found.digest}")
+        print(f"{found.cycles} cycle(s), {found.first} to {last}, are as recorded; digest {found.digest}")
         return 0
     recorded, replayed = found.divergence.recorded, found.divergence.replayed
-    print(f"cycle {found.divergence.sequence} came out otherwise: recorded {recorded}, replayed {replayed}")
+    print(f"cycle {found.divergence.sequence} differs: recorded {recorded}, replayed {replayed}")
     return 1
 
 

@@ -91,7 +91,7 @@ async def _give_up(store: Store, seal: dict[str, Any], config: MasterConfig) -> 
         except WrongKey:
             pass
         else:
-            raise FailedPrecondition(f"the key in {described(config)} opens the secrets; there is nothing to give up")
+            raise FailedPrecondition(f"the key in {described(config)} opens the secrets; there are none to discard")
     new = sealing or make_key_file(key_file(config))
     lost = (*seal.get("lost", ()), seal["data"])
     await store.put_setting(SEAL, sealed_data_key(new, Key.new(), lost=lost))

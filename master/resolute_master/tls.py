@@ -91,7 +91,7 @@ class Tls:
                 self._served = served
                 log.info("serving the certificate that is in %s now", self._chain)
         except (InvalidInput, OSError) as error:
-            log.warning("the certificate that was loaded before goes on: %s", error)
+            log.warning("the master keeps the previous certificate: %s", error)
 
     @property
     def _chain(self) -> Path:

@@ -60,7 +60,7 @@ class TaskClient:
         while True:
             allocation = await self._call(self._look)
             if allocation is None or allocation.ended:
-                raise FailedPrecondition("the allocation ended before all of its members had met")
+                raise FailedPrecondition("the allocation ended before all of its members had joined")
             if all(member.joined for member in allocation.containers):
                 return next(member.rank for member in allocation.containers if member.id == container)
             await asyncio.sleep(1.0)

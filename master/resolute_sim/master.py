@@ -242,7 +242,7 @@ class SimulatedMaster:
         )
 
     def failure(self) -> BaseException | None:
-        """What ended a service, if one has ended by itself."""
+        """What ended a service, if one ended unexpectedly."""
         for service in self._services:
             if service.done() and not service.cancelled() and service.exception() is not None:
                 return service.exception()

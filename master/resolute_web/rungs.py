@@ -111,7 +111,7 @@ def _climb(
     rung = min(trial.rung or 0, len(xs) - 1)
     place = ranks.get(trial.trial_id)
     shade = SHADES - 1 if place is None else min(SHADES - 1, place * SHADES // max(1, len(ranks)))
-    rank = f", place {trial.rank} of {trial.ranked}" if trial.rank is not None else ""
+    rank = f", rank {trial.rank} of {trial.ranked}" if trial.rank is not None else ""
     result = f", {search.metric} {number(trial.metric)}" if trial.metric is not None else ""
     why = f": {trial.reason}" if trial.reason else ""
     return Climb(

@@ -215,5 +215,5 @@ def _check_size(text: str, host: HostSetup) -> None:
         shares = ", ".join(f"{key} {len(_packed(value))} bytes" for key, value in parts.items() if value)
         raise InvalidInput(
             f"the machine's boot script has {size} bytes and the cloud takes {limit} (packed: {shares or 'nothing of yours'}); "
-            "let startup_script fetch what is long"
+            "let startup_script download large parts"
         )

@@ -397,7 +397,7 @@ class Reconciler:
                         kind=error.kind,
                         message=str(error),
                     )
-                log.info("launch of %s is asked again: %s", request.instance_id, error)
+                log.info("launch of %s is requested again: %s", request.instance_id, error)
             else:
                 self._pace(None)
                 return InstanceLaunched(

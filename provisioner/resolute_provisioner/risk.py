@@ -283,7 +283,7 @@ def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: dat
         of_family = spent.get(offer.family)
         if of_family is not None and (own is None or (own.until is not None and own.until < of_family[0])):
             until, offer_id, message = of_family
-            told = "" if offer_id == offer.offer_id else f" (told of offer {offer_id})"
+            told = "" if offer_id == offer.offer_id else f" (reported for offer {offer_id})"
             own = Block(until=until, reason=f"the quota of {offer.family} is used up{told}: {message}")
         if own is not None:
             found[offer.offer_id] = own
@@ -365,7 +365,7 @@ def _spent_families(
 def _boot_text(belief: OfferBelief) -> str:
     if not belief.brought:
         return f"{belief.consecutive_boot_failures} machines in a row started and never joined"
-    return f"the last machine joined with {belief.brought} slots, too few for what it was asked for"
+    return f"the last machine joined with {belief.brought} slots, fewer than its offer has"
 
 
 def _refusal_text(belief: OfferBelief) -> str:
@@ -375,7 +375,7 @@ def _refusal_text(belief: OfferBelief) -> str:
         case RefusalKind.BAD_REQUEST:
             what = "the cloud calls the request wrong"
         case RefusalKind.THROTTLED:
-            what = "the cloud says that it is asked too often"
+            what = "the cloud limits the rate of requests"
         case _:
             what = "no capacity"
     times = "" if belief.consecutive_refusals == 1 else f", {belief.consecutive_refusals} times in a row"

@@ -175,6 +175,6 @@ def test_the_operator_is_told_of_the_quota(stories: Stories) -> None:
     spent, same, other = (stories.spent.offer(each) for each in ("m5.large", "c5.large", "r5.large"))
     assert spent.quota == same.quota != other.quota
     assert "is used up" in spent.blocked and "VcpuLimitExceeded" in spent.blocked
-    assert f"told of offer {spent.id}" in same.blocked and same.blocked_until == spent.blocked_until
+    assert f"reported for offer {spent.id}" in same.blocked and same.blocked_until == spent.blocked_until
     assert other.blocked == "" and other.launches == 1
     assert "quota_exceeded: VcpuLimitExceeded" in stories.spent.refusals[0]

@@ -122,13 +122,13 @@ def test_a_misconfigured_pool_says_so_and_stops_asking_until_the_master_is_start
     misfortunes: Misfortunes,
 ) -> None:
     cluster, experiment = misfortunes.cluster, misfortunes.experiments["mistaken"]
-    until("it is told", lambda: "not asked again until the configuration changes" in why(cluster, experiment))
+    until("it is told", lambda: "no request until the configuration changes" in why(cluster, experiment))
     assert "scripted: launch request 1 is refused" in why(cluster, experiment)
     assert any("scripted: launch request 1 is refused" in reason for _, _, reason in decisions(cluster, "mistaken"))
     (asked,) = instances(cluster, "mistaken")
     # More work is no reason to ask again; by the time that it is explained, the planner has seen it.
     second = submit(cluster, "mistaken")
-    until("it is told, too", lambda: "not asked again" in why(cluster, second))
+    until("it is told, too", lambda: "no request until" in why(cluster, second))
     assert [each.id for each in instances(cluster, "mistaken")] == [asked.id]
     cluster.kill_master()
     cluster.start()

@@ -268,12 +268,12 @@ def test_what_is_said_of_machines_that_are_not_there_is_true(world: World) -> No
         there = tuple(an_agent(f"a{size}-{n}", size) for size in sizes for n in range(scaling.max_instances))
         best = replace(world, agents=there, allocations=(replace(mine, blocked_agents=()),))
         never = "can never start" in told.reason
-        event("never" if never else told.reason.partition("takes work, ")[2] or "counts on machines")
+        event("never" if never else told.reason.partition("accepts work, ")[2] or "counts on machines")
         if mine.slots_needed:
             assert never == (not placed(best.snapshot(), mine.id)), told.reason
         alone = explain(replace(world, allocations=(mine,)).snapshot(), job.id, passes=2).reason
-        if "takes work, and" in told.reason:
-            to_others = "go to work that comes before it" in told.reason
+        if "accepts work, and" in told.reason:
+            to_others = "go to earlier work" in told.reason
             assert to_others == ("machines that the pool may launch" in alone)
             assert to_others or alone == told.reason, "others have nothing to do with it"
 

@@ -68,7 +68,9 @@ def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | 
 
 def _course(world: World) -> Course:
     decisions = world.tables.decisions
-    stranded = [each for each in decisions if each.kind == "terminate" and "of that gang cannot be had" in each.reason]
+    stranded = [
+        each for each in decisions if each.kind == "terminate" and "of that gang are not available" in each.reason
+    ]
     return Course(
         bill=tuple(world.cloud.bill.lines),
         paid_s=world.cloud.bill.seconds(world.clock.now()),

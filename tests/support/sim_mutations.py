@@ -92,7 +92,7 @@ def ignore_starting_machines(patch: Patch) -> None:
 
 def keep_agents_of_gone_machines(patch: Patch) -> None:
     def gone(step: Step, instance: Instance, command: RecordObservation) -> None:
-        step.decide("gone", pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
+        step.decide("gone", pool=instance.pool, subject=instance.id, reason="the cloud reports that it is gone")
 
     patch.setattr(instances, "_gone", gone)
 

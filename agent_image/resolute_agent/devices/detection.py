@@ -104,7 +104,7 @@ def _cpu_model() -> str:
 def _needed(devices: tuple[Device, ...] | None, missing: str, slot_type: str) -> tuple[Device, ...]:
     if devices is None:
         raise DetectionFailed(
-            f"{missing}, and slot_type {slot_type} asks for its devices; install the driver, or set slot_type to cpu or auto"
+            f"{missing}, and slot_type {slot_type} requires its devices; install the driver, or set slot_type to cpu or auto"
         )
     return devices
 

@@ -142,7 +142,7 @@ def devices(listing: Listing, visible: Sequence[str] = ()) -> tuple[Device, ...]
     for gpu in chosen:
         if gpu.mig == ():
             raise DetectionFailed(
-                f"GPU {gpu.index} ({gpu.uuid}) is in MIG mode and has no instance; make some (nvidia-smi mig -cgi), "
+                f"GPU {gpu.index} ({gpu.uuid}) is in MIG mode and has no instance; create some (nvidia-smi mig -cgi), "
                 "end its MIG mode (nvidia-smi -mig 0), or leave it out with visible_gpus"
             )
     if all(gpu.mig is None for gpu in chosen):

@@ -29,11 +29,11 @@ _REPAIRS = (
     ),
     ("communicate with the nvidia driver", "load the kernel module (modprobe nvidia), or install the driver again"),
     ("driver not loaded", "load the kernel module (modprobe nvidia), or install the driver again"),
-    ("insufficient permissions", "run the agent as a user who may open /dev/nvidia*"),
+    ("insufficient permissions", "run the agent as a user with access to /dev/nvidia*"),
     ("requires restart", "reset the GPU (nvidia-smi --gpu-reset), or reboot the machine"),
     ("requires reset", "reset the GPU (nvidia-smi --gpu-reset), or reboot the machine"),
-    ("is lost", "reboot the machine; the kernel's log (dmesg, lines with Xid) says why the GPU fell off the bus"),
-    ("unknown error", "reset the GPU or reboot the machine; the kernel's log (dmesg, lines with Xid) says more"),
+    ("is lost", "reboot the machine; the kernel's log (dmesg, lines with Xid) contains the reason"),
+    ("unknown error", "reset the GPU or reboot the machine; the kernel's log (dmesg, lines with Xid) has details"),
     ("amdgpu", "load the kernel module (modprobe amdgpu), or install the driver again"),
 )
 

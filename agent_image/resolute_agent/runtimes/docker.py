@@ -223,7 +223,7 @@ class DockerRuntime(ContainerFiles):
         pull.result()
         image = await self._engine.image(spec.image)
         if image is None:
-            raise LaunchFailed(f"image {spec.image!r} was pulled and is gone again")
+            raise LaunchFailed(f"image {spec.image!r} was pulled, but no longer exists")
         return image
 
     async def _local_image(self, name: str, stop: asyncio.Event) -> Mapping[str, Any] | None:
@@ -307,7 +307,7 @@ class DockerRuntime(ContainerFiles):
     async def wait(self, container_id: str) -> Exit:
         home = self._home(container_id)
         if not (home / STARTED).exists():
-            return Exit(failure=FailureKind.RESTORE_ERROR, message="the runtime does not know the container")
+            return Exit(failure=FailureKind.RESTORE_ERROR, message="the container is unknown to the runtime")
         return await self._follow(container_id).end()
 
     async def kill(self, container_id: str, grace_s: float) -> None:

@@ -181,7 +181,7 @@ class Watch:
                 end_all(self._directory, self._engine)
                 return
             except OSError as error:
-                print(f"the machine is gone, its containers are not: {error}", file=sys.stderr, flush=True)
+                print(f"the machine has ended, but its containers have not: {error}", file=sys.stderr, flush=True)
                 time.sleep(LOOK_S)
 
     def _nobody_is_left(self, lock: Any, woken: int) -> bool:

@@ -321,7 +321,7 @@ class ProcessRuntime(ContainerFiles):
         home = self._home(container_id)
         process = self._supervisor(home)
         if process is None:
-            return Exit(failure=FailureKind.RESTORE_ERROR, message="the runtime does not know the container")
+            return Exit(failure=FailureKind.RESTORE_ERROR, message="the container is unknown to the runtime")
         await processes.ended(*process)
         return await asyncio.to_thread(self._end_of, home)
 
@@ -330,7 +330,7 @@ class ProcessRuntime(ContainerFiles):
         end = supervisor.read_json(str(home / supervisor.EXIT))
         if end is None:
             processes.end_marked("DET_CONTAINER_ID", home.name)
-            message = "its supervisor was killed; how the task ended is not known"
+            message = "its supervisor was killed; the exit code of the task is unknown"
             end = {"code": None, "reason": supervisor.LOST, "message": message}
             supervisor.write_waiting(str(home / supervisor.EXIT), json.dumps(end).encode())
         return exit_of(end)

@@ -166,7 +166,7 @@ class ScriptedRuntime:
     async def wait(self, container_id: str) -> Exit:
         container = self._containers.get(container_id)
         if container is None:
-            return Exit(failure=FailureKind.RESTORE_ERROR, message="the runtime does not know the container")
+            return Exit(failure=FailureKind.RESTORE_ERROR, message="the container is unknown to the runtime")
         await container.ended.wait()
         assert container.exit is not None
         return container.exit

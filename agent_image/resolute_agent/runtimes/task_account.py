@@ -144,7 +144,7 @@ def open_storage(paths: Iterable[str]) -> None:
                 with suppress(PermissionError):
                     os.fchmod(descriptor, wanted)
                     log.warning(
-                        "checkpoint storage %s had the mode %o, with which tasks cannot write to it; it has %o now",
+                        "checkpoint storage %s had the mode %o, which does not allow tasks to write; changed to %o",
                         path,
                         mode,
                         wanted,

@@ -83,7 +83,7 @@ def _targets(cli: Invocation, args: argparse.Namespace) -> list[str]:
 
 def _named(ids: list[str]) -> str:
     if not ids:
-        return "no agent: there is none"
+        return "there is no agent"
     return f"agent {ids[0]}" if len(ids) == 1 else f"agents {', '.join(ids)}"
 
 
@@ -98,12 +98,14 @@ def _disable_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _join_token_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rotate", action="store_true", help="make a new one, and refuse the one before from now on")
+    parser.add_argument(
+        "--rotate", action="store_true", help="create a new one, and refuse the previous one from now on"
+    )
 
 
 def _forget_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("agent_id", help="id of the agent")
-    parser.add_argument("--force", action="store_true", help="also while it is connected: what runs there is ended")
+    parser.add_argument("--force", action="store_true", help="also while it is connected; its tasks end")
 
 
 NOUN = Group(
@@ -112,17 +114,17 @@ NOUN = Group(
     default="list",
     commands=(
         Command(name="list", aliases=("ls",), help="list agents", run=list_agents, formats=("json", "csv")),
-        Command(name="enable", help="let an agent take tasks", run=enable, arguments=_one_or_all),
+        Command(name="enable", help="enable an agent", run=enable, arguments=_one_or_all),
         Command(
             name="disable",
-            help="keep tasks away from an agent",
+            help="disable an agent",
             run=disable,
             arguments=_disable_arguments,
             formats=("json", "csv"),
         ),
         Command(
             name="join-token",
-            help="show the token by which a machine of yours joins (administrators)",
+            help="show the token with which your own machines join (administrators)",
             run=join_token,
             arguments=_join_token_arguments,
             formats=("json",),

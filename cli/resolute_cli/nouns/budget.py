@@ -29,7 +29,7 @@ def _show(cli: Invocation, found: Sequence[BudgetState]) -> None:
         )
         for each in found
     ]
-    cli.render.table(columns, rows, found, title="What was spent of the budgets (days and months of UTC)")
+    cli.render.table(columns, rows, found, title="Spending of the budgets (days and months in UTC)")
     for each in found:
         if each.landing:
             cli.render.note(each.landing)
@@ -41,9 +41,9 @@ def _amount(limit: float | None) -> str:
 
 def _set(cli: Invocation, args: argparse.Namespace, store: Callable[[Budget], BudgetState]) -> None:
     if not args.none and args.per_day is None and args.per_month is None:
-        raise UsageError("give --per-day, --per-month or both; or --none, which takes the budget away")
+        raise UsageError("give --per-day, --per-month or both; or --none, which removes the budget")
     if args.none and (args.per_day is not None or args.per_month is not None):
-        raise UsageError("--none takes the budget away, and goes with no amount")
+        raise UsageError("--none removes the budget, and excludes an amount")
     _show(cli, (store(Budget(per_day=args.per_day, per_month=args.per_month)),))
 
 
@@ -60,8 +60,8 @@ def _of_workspace(cli: Invocation, args: argparse.Namespace) -> None:
 def _arguments(name: str, what: str) -> Callable[[argparse.ArgumentParser], None]:
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, help=f"name of the {what}")
-        parser.add_argument("--per-day", type=amount, help="most that may be spent in a day of UTC")
-        parser.add_argument("--per-month", type=amount, help="most that may be spent in a month of UTC")
+        parser.add_argument("--per-day", type=amount, help="maximum for a day in UTC")
+        parser.add_argument("--per-month", type=amount, help="maximum for a month in UTC")
         parser.add_argument("--none", action="store_true", help="no budget")
 
     return add
@@ -69,20 +69,20 @@ def _arguments(name: str, what: str) -> Callable[[argparse.ArgumentParser], None
 
 SET_POOL_BUDGET = Command(
     name="set-budget",
-    help="set what the machines of a pool may cost",
+    help="set the budget of the machines of a pool",
     run=_of_pool,
     arguments=_arguments("pool_name", "resource pool"),
 )
 SET_WORKSPACE_BUDGET = Command(
     name="set-budget",
-    help="set what the work of a workspace may cost",
+    help="set the budget of the work of a workspace",
     run=_of_workspace,
     arguments=_arguments("workspace_name", "workspace"),
 )
 
 NOUN = Group(
     name="budget",
-    help="show what was spent of the budgets",
+    help="show the budgets and their spending",
     default="list",
     commands=(Command(name="list", aliases=("ls",), help="list budgets", run=list_budgets, formats=("json", "csv")),),
 )

@@ -57,7 +57,7 @@ def remove_files(cli: Invocation, args: argparse.Namespace) -> None:
             cli.render.done("Nothing was removed", removed=[])
             return
     api.checkpoints.remove_files(uuids, globs)
-    what = f"Removal of {', '.join(globs)} from" if globs else "A new look at the files of"
+    what = f"Removal of {', '.join(globs)} from" if globs else "The update of the list of files of"
     cli.render.done(f"{what} {', '.join(uuids)} is in progress", checkpoints=list(uuids), globs=list(globs))
 
 
@@ -66,7 +66,7 @@ def verify(cli: Invocation, args: argparse.Namespace) -> None:
         found = cli.api().checkpoints.verify(args.uuid, progress=progress)
     how = "sizes and hashes" if found.hashes else "sizes, for it has no manifest"
     cli.render.done(
-        f"Checkpoint {args.uuid} is what was saved: {found.files} file(s), {size_text(found.bytes)}, compared by {how}",
+        f"Checkpoint {args.uuid} is as it was saved: {found.files} file(s), {size_text(found.bytes)}, compared by {how}",
         uuid=found.uuid,
         files=found.files,
         bytes=found.bytes,
@@ -100,14 +100,14 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="PATTERN",
-        help="patterns of the files to remove; without one, the list of files is read anew",
+        help="patterns of the files to remove; without one, the list of files is updated",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("uuids", help="ids of the checkpoints, with commas between them")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 NOUN = Group(
@@ -132,7 +132,7 @@ NOUN = Group(
         Command(name="download", help="download a checkpoint", run=fetch, arguments=_download_arguments),
         Command(
             name="verify",
-            help="compare the files of a checkpoint with what was saved",
+            help="compare the files of a checkpoint with its manifest",
             run=verify,
             arguments=lambda p: p.add_argument("uuid", help="id of the checkpoint"),
         ),

@@ -22,7 +22,7 @@ def show(cli: Invocation, args: argparse.Namespace) -> None:
     if args.experiment is not None:
         if args.by is not None or args.since or args.until:
             raise UsageError(
-                "--experiment shows all that one experiment has cost, and goes with no --by, --since or --until"
+                "--experiment shows the whole cost of one experiment, and excludes --by, --since and --until"
             )
         _of_experiment(cli, args.experiment)
         return
@@ -107,10 +107,10 @@ def _costs(row: LedgerRow) -> tuple[float | None, ...]:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", choices=GROUPINGS, help="what the rows are of (default pool)")
+    parser.add_argument("--by", choices=GROUPINGS, help="subject of a row (default pool)")
     parser.add_argument("--since", default="", help="a date, a time, or how long ago (7d, 36h); default: the beginning")
     parser.add_argument("--until", default="", help="likewise; default: now")
-    parser.add_argument("--experiment", type=int, metavar="ID", help="what this one has cost, by trial")
+    parser.add_argument("--experiment", type=int, metavar="ID", help="the cost of this experiment, by trial")
 
 
-NOUN = Command(name="cost", help="show what was spent", run=show, arguments=_arguments, formats=("json", "csv"))
+NOUN = Command(name="cost", help="show spending", run=show, arguments=_arguments, formats=("json", "csv"))

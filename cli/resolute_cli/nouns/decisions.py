@@ -21,6 +21,6 @@ NOUN = Command(
     name="decisions",
     help="list decisions",
     run=list_decisions,
-    arguments=lambda p: p.add_argument("--limit", type=int, default=50, help="how many of the last (default 50)"),
+    arguments=lambda p: p.add_argument("--limit", type=int, default=50, help="number of the latest ones (default 50)"),
     formats=("json", "csv"),
 )

@@ -131,12 +131,12 @@ def _refuse_what_cannot_be(args: argparse.Namespace) -> None:
     }
     for name, instead in ours.items():
         if args.master_config_path and getattr(args, name, None):
-            raise UsageError(f"--{name.replace('_', '-')} goes with our configuration; {instead}")
+            raise UsageError(f"--{name.replace('_', '-')} applies to the generated configuration only; {instead}")
     if args.db_password is not None and not args.db_url:
-        raise UsageError("--db-password: goes with --db-url; SQLite has none")
+        raise UsageError("--db-password: requires --db-url; SQLite has none")
     weakness = password_weakness(args.initial_user_password) if args.initial_user_password is not None else None
     if weakness:
-        raise UsageError(f"--initial-user-password is too weak: {weakness}; leave it out, and one is made")
+        raise UsageError(f"--initial-user-password is too weak: {weakness}; leave it out to generate one")
     if args.auto_work_dir and not Path(args.auto_work_dir).is_dir():
         raise InvalidInput(f"--auto-work-dir: there is no directory {args.auto_work_dir!r}")
     _refuse_other_versions(args)
@@ -169,7 +169,7 @@ def _say_it_runs(
     if differing:
         lines = "".join(f"\n  {each}" for each in differing)
         raise FailedPrecondition(
-            f"'{before.name}' is running already at {before.url}, and otherwise than asked for:{lines}\n"
+            f"'{before.name}' already runs at {before.url}, and otherwise than asked for:{lines}\n"
             f"End it first: det deploy local cluster-down{_place(cli, before)}"
         )
     _say_how_to_use(cli, before, f"{what} '{before.name}' is running already.", plan.machines)
@@ -259,7 +259,7 @@ def start_agent(cli: Invocation, args: argparse.Namespace) -> None:
     running = agent_up(plan)
     if not running.joined:
         cli.render.warning(
-            f"No master has answered at {running.master_url} yet; the agent goes on trying. Its log: {running.directory}/agent.log"
+            f"No master has answered at {running.master_url} yet; the agent keeps trying. Its log: {running.directory}/agent.log"
         )
     if cli.render.format == "json":
         cli.render.done(
@@ -365,14 +365,14 @@ def _which_master(parser: argparse.ArgumentParser) -> None:
 def _gpu_arguments(parser: argparse.ArgumentParser) -> None:
     gpu = parser.add_mutually_exclusive_group()
     gpu.add_argument(
-        "--gpu", action="store_true", default=None, help="use the GPUs of this machine, and fail where there is none"
+        "--gpu", action="store_true", default=None, help="use the GPUs of this machine, and fail if there are none"
     )
     gpu.add_argument(
         "--no-gpu",
         dest="gpu",
         action="store_false",
         default=None,
-        help="train on the processor (default: on GPUs where there are some)",
+        help="train on the processor (default: on GPUs, if there are any)",
     )
 
 
@@ -385,12 +385,14 @@ def _accepted_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _master_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--master-config-path", metavar="PATH", help="configuration of the master, instead of ours")
+    source.add_argument(
+        "--master-config-path", metavar="PATH", help="configuration of the master, instead of the generated one"
+    )
     source.add_argument("--storage-host-path", metavar="PATH", help="directory for checkpoints")
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1: this machine only)")
     parser.add_argument("--master-port", type=int, help=f"port of the master (default {DEFAULT_PORT})")
     parser.add_argument("--initial-user-password", help="password of the first users (default: a generated one)")
-    parser.add_argument("--delete-db", action="store_true", help="begin with an empty database")
+    parser.add_argument("--delete-db", action="store_true", help="start with an empty database")
     parser.add_argument(
         "--db-url", metavar="URL", help="a PostgreSQL database, postgresql://user@host:port/name (default: SQLite)"
     )
@@ -401,7 +403,9 @@ def _master_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--auto-work-dir", metavar="PATH", help="working directory of commands, mounted under the same path"
     )
-    parser.add_argument("--no-autorestart", action="store_true", help="accepted: a master that has ended stays so")
+    parser.add_argument(
+        "--no-autorestart", action="store_true", help="accepted; a master is never restarted automatically"
+    )
     _accepted_arguments(parser)
 
 
@@ -428,7 +432,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
         help="run tasks in containers of the engine at DOCKER_HOST, or of this machine",
     )
     parser.add_argument(
-        "--image", help=f"image of tasks whose experiment names none, with --docker (default: {DEFAULT_CPU_IMAGE})"
+        "--image", help=f"with --docker, image of tasks whose experiment names none (default: {DEFAULT_CPU_IMAGE})"
     )
     _gpu_arguments(parser)
 
@@ -441,7 +445,9 @@ def _master_up_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
-    parser.add_argument("--delete-db", action="store_true", help="delete database and machines too, not checkpoints")
+    parser.add_argument(
+        "--delete-db", action="store_true", help="also delete the database and machines, but not checkpoints"
+    )
 
 
 def _master_down_arguments(parser: argparse.ArgumentParser) -> None:
@@ -451,7 +457,7 @@ def _master_down_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     _which_master(parser)
-    parser.add_argument("--no-follow", action="store_true", help="end at the end of the log")
+    parser.add_argument("--no-follow", action="store_true", help="stop at the end of the log")
 
 
 def _agent_up_arguments(parser: argparse.ArgumentParser) -> None:
@@ -459,14 +465,14 @@ def _agent_up_arguments(parser: argparse.ArgumentParser) -> None:
     _which(parser)
     parser.add_argument("--master-port", type=int, default=DEFAULT_PORT, help=f"its port (default {DEFAULT_PORT})")
     parser.add_argument(
-        "--master-cert-file", metavar="PATH", help="reach the master by TLS, and trust this certificate"
+        "--master-cert-file", metavar="PATH", help="connect to the master by TLS, and trust this certificate"
     )
     parser.add_argument("--join-token-file", metavar="PATH", help="file with the token of `det agent join-token`")
-    parser.add_argument("--agent-config-path", metavar="PATH", help="agent.yaml, under what the flags say")
+    parser.add_argument("--agent-config-path", metavar="PATH", help="agent.yaml; flags take precedence")
     parser.add_argument("--agent-name", help="name of the agent (default: det-agent-<host name>)")
     parser.add_argument("--agent-resource-pool", help="pool that it joins (default: default)")
     parser.add_argument("--docker", action="store_true", help="run tasks in containers of the engine at DOCKER_HOST")
-    parser.add_argument("--no-autorestart", action="store_true", help="do not start it again when it has ended")
+    parser.add_argument("--no-autorestart", action="store_true", help="do not restart it when it has ended")
     _gpu_arguments(parser)
     _accepted_arguments(parser)
 
@@ -486,7 +492,9 @@ LOCAL = Group(
         Command(
             name="master-up", help="start a master without machines", run=master_up, arguments=_master_up_arguments
         ),
-        Command(name="master-down", help="end a master, not agents", run=down, arguments=_master_down_arguments),
+        Command(
+            name="master-down", help="end a master, but not its agents", run=down, arguments=_master_down_arguments
+        ),
         Command(name="agent-up", help="start an agent for a master", run=start_agent, arguments=_agent_up_arguments),
         Command(name="agent-down", help="end an agent with its tasks", run=end_agent, arguments=_agent_down_arguments),
         Command(name="logs", help="show the master's log", run=logs, arguments=_logs_arguments),

@@ -147,7 +147,7 @@ def download_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
     from resolute.wire.rest.checkpoints import GetCheckpointsQuery
 
     if (args.sort_by is None) != (args.smaller_is_better is None):
-        raise UsageError("--sort-by and --smaller-is-better go together; give both or neither")
+        raise UsageError("--sort-by and --smaller-is-better go together; give both or none")
     query = GetCheckpointsQuery(
         limit=args.top_n,
         states=(WireCheckpointState.COMPLETED,),
@@ -268,17 +268,17 @@ def _trials_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _checkpoints_arguments(parser: argparse.ArgumentParser) -> None:
     experiment_id(parser)
-    parser.add_argument("--best", type=int, help="only the best, this many")
+    parser.add_argument("--best", type=int, help="only this many best ones")
 
 
 def _wait_arguments(parser: argparse.ArgumentParser) -> None:
     experiment_id(parser)
-    parser.add_argument("--polling-interval", type=int, default=5, help="seconds between two looks (default 5)")
+    parser.add_argument("--polling-interval", type=int, default=5, help="seconds between two polls (default 5)")
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:
     experiment_id(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -290,8 +290,8 @@ def _download_arguments(parser: argparse.ArgumentParser) -> None:
     experiment_id(parser)
     parser.add_argument("-o", "--output-dir", default="checkpoints", help="where to put them (default: checkpoints)")
     parser.add_argument("--top-n", type=int, default=1, help="how many, best first (default 1)")
-    parser.add_argument("--sort-by", help="metric that says which are best (default: the searcher's)")
-    parser.add_argument("--smaller-is-better", type=boolean, help="whether a small value of it is good")
+    parser.add_argument("--sort-by", help="metric by which they are ranked (default: the searcher's)")
+    parser.add_argument("--smaller-is-better", type=boolean, help="whether smaller values are better")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only the directories")
 
 
@@ -338,7 +338,7 @@ NOUN = Group(
         ),
         Command(
             name="explain-search",
-            help="explain where the trials of a search are, and why",
+            help="explain the progress of each trial of a search",
             run=explain,
             arguments=explain_arguments,
             formats=_TABLE,
@@ -389,7 +389,7 @@ NOUN = Group(
                 set_resource("max-slots", _max_slots, _slots),
                 Command(
                     name="max-cost",
-                    help="set the most that an experiment may cost",
+                    help="set the cost limit of an experiment",
                     run=set_max_cost,
                     arguments=_max_cost_arguments,
                 ),

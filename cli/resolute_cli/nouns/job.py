@@ -122,7 +122,7 @@ def parse_operation(text: str) -> QueueControl:
                 return QueueControl(job_id=job, behind_of=value)
     except ValueError:
         raise UsageError(f"'{text}': {name} takes a number, not '{value}'") from None
-    raise UsageError(f"'{text}': there is no operation '{name}'; use {', '.join(OPERATIONS)}")
+    raise UsageError(f"'{text}': unknown operation '{name}'; use {', '.join(OPERATIONS)}")
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +131,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--starts",
         action="store_true",
-        help="tell programs, too, when those that wait are expected to start; a table for people does anyway",
+        help="include expected starts in JSON and CSV, as the table does",
     )
     paging(parser, limit=100)
 
@@ -143,10 +143,10 @@ def _update_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("-w", "--weight", type=float, help="new weight, for fair-share pools")
     one.add_argument("--resource-pool", help="pool to move to")
     one.add_argument(
-        "--ahead-of", metavar="JOB_ID", help="stand right before this job (or experiment), with its priority"
+        "--ahead-of", metavar="JOB_ID", help="move right before this job (or experiment), with its priority"
     )
     one.add_argument(
-        "--behind-of", metavar="JOB_ID", help="stand right behind this job (or experiment), with its priority"
+        "--behind-of", metavar="JOB_ID", help="move right behind this job (or experiment), with its priority"
     )
 
 
@@ -155,7 +155,7 @@ def _batch_arguments(parser: argparse.ArgumentParser) -> None:
         "operation",
         nargs="+",
         help=f"<jobID>.<operation>=<value>, where the operation is one of {', '.join(OPERATIONS)}; "
-        "an experiment's number will do for <jobID>",
+        "<jobID> may also be the id of an experiment",
     )
 
 
@@ -176,19 +176,19 @@ NOUN = Group(
         Command(name="update-batch", help="update several jobs", run=update_batch, arguments=_batch_arguments),
         Command(
             name="explain",
-            help="say why a job is where it is, and what would start it",
+            help="explain why a job waits, and what would start it",
             run=explain,
             arguments=lambda p: p.add_argument("job_id", help="id of the job, or of its experiment"),
         ),
         Command(
             name="snapshot",
-            help="write what the scheduler sees of a pool",
+            help="write the scheduler's snapshot of a pool",
             run=snapshot,
             arguments=snapshot_arguments,
         ),
         Command(
             name="schedule",
-            help="decide on a snapshot as the scheduler would, with no need of a master",
+            help="run the scheduler on a snapshot, without a master",
             run=schedule,
             arguments=schedule_arguments,
         ),

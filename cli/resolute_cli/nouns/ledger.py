@@ -19,7 +19,7 @@ def show(cli: Invocation, args: argparse.Namespace) -> None:
     rows.append(("total", None, None, *_cells(ledger.totals)))
     if cli.render.format is None:
         rows.append(("share", None, None, None, *_shares(ledger.totals), None, None))
-    title = "Slot-seconds, by what they were spent on" if cli.render.format is None else None
+    title = "Slot-seconds by purpose" if cli.render.format is None else None
     cli.render.table((*columns, "Cost", "Steps Lost"), rows, ledger, title=title)
     if cli.render.format is None:
         for text in unknown_prices(ledger.totals):
@@ -38,7 +38,7 @@ def unknown_prices(totals: LedgerRow) -> tuple[str, ...]:
     if not totals.cost_unknown_s:
         return ()
     unknown = duration_text(totals.cost_unknown_s)
-    return (f"No price is known for {unknown} of slot-time; its cost is in no sum.",)
+    return (f"The price is unknown for {unknown} of slot-time; the sums exclude it.",)
 
 
 def _shares(row: LedgerRow) -> tuple[str, ...]:
@@ -52,4 +52,4 @@ def _cells(row: LedgerRow) -> tuple[object, ...]:
     return (*(duration_text(time) for time in times), price_text(row.cost, 6), row.steps_lost)
 
 
-NOUN = Command(name="ledger", help="show where the paid time went", run=show, formats=("json", "csv"))
+NOUN = Command(name="ledger", help="show the use of paid slot-time", run=show, formats=("json", "csv"))

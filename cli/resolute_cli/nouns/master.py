@@ -22,7 +22,7 @@ def config(cli: Invocation, args: argparse.Namespace) -> None:
 
 def set_config(cli: Invocation, args: argparse.Namespace) -> None:
     if args.level is None and args.color is None:
-        raise UsageError("nothing is to be set; give --log.level or --log.color")
+        raise UsageError("nothing to set; give --log.level or --log.color")
     cli.api().cluster.set_log(
         level=None if args.level is None else LogLevel[args.level],
         color=None if args.color is None else args.color == "on",
@@ -33,7 +33,7 @@ def set_config(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _set_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--log.level", dest="level", type=str.upper, choices=LEVELS, help="least level of lines")
+    parser.add_argument("--log.level", dest="level", type=str.upper, choices=LEVELS, help="minimum level of lines")
     parser.add_argument("--log.color", dest="color", choices=("on", "off"), help="colours of lines")
 
 
@@ -54,21 +54,21 @@ def logs(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with new lines as they come")
-    parser.add_argument("--tail", type=positive, help="only the last lines, this many")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow the log")
+    parser.add_argument("--tail", type=positive, help="only this many last lines")
     parser.add_argument(
-        "--since", type=moment, help="only after this time (RFC 3339), or of so long until now (10m, 1h30m)"
+        "--since", type=moment, help="only after this time (RFC 3339), or of this last period (10m, 1h30m)"
     )
 
 
 NOUN = Group(
     name="master",
-    help="ask about the master",
+    help="show the master and its configuration",
     commands=(
         Command(name="info", help="show the master's identity", run=info, formats=("json", "yaml")),
         Group(
             name="config",
-            help="ask about the master's configuration",
+            help="show or change the master's configuration",
             default="show",
             commands=(
                 Command(name="show", help="show the master's configuration", run=config, formats=("json", "yaml")),

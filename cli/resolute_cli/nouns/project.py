@@ -20,7 +20,7 @@ def create_project(cli: Invocation, args: argparse.Namespace) -> None:
 def _create_project_arguments(parser: argparse.ArgumentParser) -> None:
     workspace_argument(parser)
     parser.add_argument("name", help="name of the project, unique in the workspace")
-    parser.add_argument("--description", help="a sentence about it")
+    parser.add_argument("--description", help="its description")
     parser.add_argument("--key", help="its short name, up to five letters and digits; else made from the name")
 
 

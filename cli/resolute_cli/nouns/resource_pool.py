@@ -90,29 +90,29 @@ def _binding_arguments(parser: argparse.ArgumentParser) -> None:
 
 _BINDINGS = Group(
     name="bindings",
-    help="manage which workspaces a pool is for",
+    help="manage the workspaces of a pool",
     commands=(
         Command(
             name="add",
-            help="let workspaces use a pool, and those only that it has",
+            help="bind workspaces to a pool, which only bound workspaces may use",
             run=add_bindings,
             arguments=_binding_arguments,
         ),
         Command(
             name="remove",
-            help="take workspaces from a pool; without any it is for all",
+            help="unbind workspaces from a pool, which all may use without any",
             run=remove_bindings,
             arguments=_binding_arguments,
         ),
         Command(
             name="replace",
-            help="let these workspaces use a pool, and no other",
+            help="replace the workspaces of a pool",
             run=replace_bindings,
             arguments=_binding_arguments,
         ),
         Command(
             name="list-workspaces",
-            help="list the workspaces that a pool is for",
+            help="list the workspaces of a pool",
             run=list_workspaces,
             arguments=_pool_argument,
         ),

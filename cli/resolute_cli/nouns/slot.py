@@ -86,7 +86,7 @@ NOUN = Group(
     default="list",
     commands=(
         Command(name="list", aliases=("ls",), help="list slots", run=list_slots, formats=("json", "csv")),
-        Command(name="enable", help="let a slot take tasks", run=enable, arguments=_one_slot),
-        Command(name="disable", help="keep tasks away from a slot", run=disable, arguments=_one_slot),
+        Command(name="enable", help="enable a slot", run=enable, arguments=_one_slot),
+        Command(name="disable", help="disable a slot", run=disable, arguments=_one_slot),
     ),
 )

@@ -50,6 +50,6 @@ NOUN = Group(
     commands=(
         Command(name="list", aliases=("ls",), help="list tasks", run=list_tasks, formats=("json", "csv")),
         Command(name="logs", help="show the log of a task", run=logs, arguments=_logs_arguments),
-        Command(name="cleanup-logs", help="delete logs that were kept as long as they have to be", run=clean_up_logs),
+        Command(name="cleanup-logs", help="delete logs whose retention period has passed", run=clean_up_logs),
     ),
 )

@@ -162,7 +162,7 @@ def download_checkpoint(cli: Invocation, args: argparse.Namespace) -> None:
     from resolute.wire.rest.checkpoints import GetCheckpointsQuery
 
     if (args.sort_by is None) != (args.smaller_is_better is None):
-        raise UsageError("--sort-by and --smaller-is-better go together; give both or neither")
+        raise UsageError("--sort-by and --smaller-is-better go together; give both or none")
     api = cli.api()
     if args.uuid is not None:
         download(cli, args.uuid, _target(args, args.uuid), "auto", quiet=args.quiet)
@@ -208,8 +208,8 @@ def _download_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--latest", action="store_true", help="the newest one")
     which.add_argument("--uuid", help="the one with this id")
     parser.add_argument("-o", "--output-dir", help="where to put the files (default: checkpoints/<uuid>)")
-    parser.add_argument("--sort-by", help="metric that says which is best (default: the searcher's)")
-    parser.add_argument("--smaller-is-better", type=boolean, help="whether a small value of it is good")
+    parser.add_argument("--sort-by", help="metric by which they are ranked (default: the searcher's)")
+    parser.add_argument("--smaller-is-better", type=boolean, help="whether smaller values are better")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only the directory")
 
 

@@ -46,7 +46,7 @@ def log_out(cli: Invocation, args: argparse.Namespace) -> None:
             Users(session).logout()
         except ResoluteError as error:  # the login is gone from here; the token may have ended before
             if not isinstance(error, Unauthenticated):
-                cli.render.warning(f"The master was not told that {name!r} logged out: {error}")
+                cli.render.warning(f"The master could not be informed that {name!r} logged out: {error}")
     cli.render.done(f"Logged out: {', '.join(names)}" if names else "No user was logged in", usernames=list(names))
 
 
@@ -120,10 +120,10 @@ def link_with_agent_user(cli: Invocation, args: argparse.Namespace) -> None:
     if group is None and not args.remove:
         raise InvalidInput(f"give all of {', '.join(AGENT_USER_FLAGS)}, or --remove")
     if group is not None and args.remove:
-        raise InvalidInput("--remove takes the account away; give no other one with it")
+        raise InvalidInput("--remove removes the account, and excludes a new one")
     cli.api().users.link(args.username, group or AgentUserGroup())
     if group is None:
-        cli.render.done(f"Tasks of user '{args.username}' run as no linked account any more", username=args.username)
+        cli.render.done(f"Tasks of user '{args.username}' no longer run as a linked account", username=args.username)
         return
     account = f"{group.agent_user}:{group.agent_group} ({group.agent_uid}:{group.agent_gid})"
     cli.render.done(f"New tasks of user '{args.username}' run as {account}", username=args.username, account=account)
@@ -172,7 +172,7 @@ def password_weakness(password: str) -> str | None:
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("username", help="name of the new user")
     parser.add_argument("--admin", action="store_true", help="make the user an administrator")
-    parser.add_argument("--password", help="password of the new user (asked for when not given)")
+    parser.add_argument("--password", help="password of the new user (default: prompt)")
 
 
 def _rename_arguments(parser: argparse.ArgumentParser) -> None:
@@ -183,7 +183,7 @@ def _rename_arguments(parser: argparse.ArgumentParser) -> None:
 def _link_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("username", help="whose tasks")
     agent_user_arguments(parser)
-    parser.add_argument("--remove", action="store_true", help="take the linked account away")
+    parser.add_argument("--remove", action="store_true", help="remove the linked account")
 
 
 NOUN = Group(
@@ -216,7 +216,9 @@ NOUN = Group(
             name="change-password",
             help="change a password",
             run=change_password,
-            arguments=lambda p: p.add_argument("target_user", nargs="?", help="whose password (default: your own)"),
+            arguments=lambda p: p.add_argument(
+                "target_user", nargs="?", help="user whose password changes (default: you)"
+            ),
         ),
         Command(name="create", help="create a user", run=create_user, arguments=_create_arguments),
         set_active(True),

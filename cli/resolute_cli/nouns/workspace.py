@@ -94,9 +94,9 @@ def _direction(args: argparse.Namespace) -> OrderBy:
 
 
 def _sorting(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sort-by", choices=("id", "name"), default="id", help="what to sort by (default id)")
+    parser.add_argument("--sort-by", choices=("id", "name"), default="id", help="sort key (default id)")
     parser.add_argument("--order-by", choices=("asc", "desc"), default="asc", help="direction (default asc)")
-    parser.add_argument("--limit", type=int, default=200, help="most entries (default 200)")
+    parser.add_argument("--limit", type=int, default=200, help="maximum number of entries (default 200)")
     parser.add_argument("--offset", type=int, default=0, help="entries to skip (default 0)")
 
 
@@ -110,8 +110,8 @@ def workspace_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _default_pools(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--default-compute-pool", help="pool of tasks with slots that name none; empty: the cluster's")
-    parser.add_argument("--default-aux-pool", help="pool of tasks without slots that name none; empty: the cluster's")
+    parser.add_argument("--default-compute-pool", help="default pool of tasks with slots; empty: the cluster's")
+    parser.add_argument("--default-aux-pool", help="default pool of tasks without slots; empty: the cluster's")
 
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:

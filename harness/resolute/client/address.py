@@ -27,9 +27,7 @@ def canonical_address(text: str) -> str:
     if not parts.hostname:
         raise InvalidInput(f"master address {text!r}: the host is missing; write it like http://host:8080")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise InvalidInput(
-            f"master address {text!r}: leave out user, query and fragment; write it like http://host:8080"
-        )
+        raise InvalidInput(f"master address {text!r}: remove user, query and fragment; write it like http://host:8080")
     if port is None:
         port = (443 if parts.scheme == "https" else 80) if explicit else 8080
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -37,7 +37,7 @@ def fetch_archive(session: Session, path: str, target: Path, progress: Progress 
                     _forget(target)
                     raise
                 raise MasterUnreachable(
-                    session.master, f"{error.cause}; what has arrived is kept: give the same command again to go on"
+                    session.master, f"{error.cause}; the received part is kept: repeat the command to continue"
                 ) from error
         session.wait_after(failures)
 

@@ -29,11 +29,11 @@ def _old_form(value: Any) -> Any:
 
 def _expression(text: str) -> str:
     if not text:
-        raise broken_rule("must not be empty, for every line would match; leave the key out to switch a policy off")
+        raise broken_rule("must not be empty, for it would match every line; remove the key to disable a policy")
     try:
         compiled(text)
     except ValueError as error:
-        raise broken_rule(f"must be a regular expression that RE2 takes: {error}; correct it") from None
+        raise broken_rule(f"must be a regular expression of RE2: {error}; correct it") from None
     return text
 
 

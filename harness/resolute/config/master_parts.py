@@ -112,7 +112,7 @@ class MasterTls(ConfigModel):
         if bool(self.cert) != bool(self.key):
             raise broken_rule("cert and key must both be set, or none of them")
         if self.ca and not self.cert:
-            raise broken_at((("ca",), "goes with cert; without one the master has an authority of its own", self.ca))
+            raise broken_at((("ca",), "requires cert; without one the master has its own authority", self.ca))
         return self
 
 
@@ -212,7 +212,7 @@ class AgentJoining(ConfigModel):
                 (
                     ("join_token",),
                     f"must be at least {LEAST_JOIN_TOKEN_CHARACTERS} printable ASCII characters; "
-                    "take what `openssl rand -hex 32` prints, or remove the key",
+                    "use the output of `openssl rand -hex 32`, or remove the key",
                     True,
                 )
             )

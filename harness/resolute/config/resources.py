@@ -64,7 +64,7 @@ class Resources(ConfigModel):
     """Slots, their pool, and the experiment's place among others."""
 
     hints: ClassVar[Mapping[str, str]] = {
-        "slots": "an experiment asks for 'slots_per_trial'; 'slots' belongs to commands and notebooks"
+        "slots": "an experiment has 'slots_per_trial'; 'slots' is for commands and notebooks"
     }
     dropped: ClassVar[frozenset[str]] = frozenset({"agent_label"})
     omitted_when_null: ClassVar[frozenset[str]] = frozenset({"deadline", "estimated_duration", "max_cost"})

@@ -311,7 +311,7 @@ class CheckpointContext:
     def _contribution(self, staged: Path, metadata: dict[str, Any]) -> Contribution:
         for name in RESERVED_NAMES:
             if (staged / name).exists():
-                raise InvalidInput(f"a checkpoint must not contain a file of its own named {name}")
+                raise InvalidInput(f"a checkpoint must not contain a file named {name}")
         if self._distributed.rank == 0:
             self._add_origin(staged)
         files = {name: describe_file(path) for name, path in files_below(staged).items()}

@@ -78,7 +78,7 @@ class DistributedContext:
         self._star: _Star | None = None
         if size > 1:
             if not key:
-                raise InvalidInput("a job of several processes needs a key that only its processes know")
+                raise InvalidInput("a job of several processes needs a secret key")
             candidates = tuple(ports) or derived_ports(key)
             secret = hashlib.sha256(b"resolute-gang:" + key.encode()).digest()
             host = self.chief_ip

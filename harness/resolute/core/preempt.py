@@ -186,7 +186,7 @@ class PreemptWatcher:
                 # A rebalance notice stays in the master's answers, which then come at once: do not spin on it.
                 pause_s = PAUSE_AFTER_ERROR_S if self._signal.checkpoint_wanted else 0.0
             except (Unauthenticated, PermissionDenied) as error:
-                logger.error("the master no longer knows this task; preemption is not watched any more: %s", error)
+                logger.error("the task is unknown to the master; preemption is no longer polled: %s", error)
                 return
             except ResoluteError as error:
                 if self._closed.is_set():
@@ -242,7 +242,7 @@ class Acknowledgement:
         self._thread.join(wait_s)
         if not self._told.is_set():
             raise self._problem or Unavailable(
-                f"the master did not answer POST {self._path} in time: it does not know that this process was preempted"
+                f"the master did not answer POST {self._path} in time: the preemption of this process is not acknowledged"
             )
 
     def _run(self) -> None:

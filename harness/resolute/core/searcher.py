@@ -162,7 +162,7 @@ class SearcherContext:
         Raises `InvalidInput` when the configuration has no `searcher.max_length`.
         """
         if searcher_mode is SearcherMode.ChiefOnly and not self._chief:
-            raise FailedPrecondition("with SearcherMode.ChiefOnly only the chief (rank 0) asks for operations")
+            raise FailedPrecondition("with SearcherMode.ChiefOnly only the chief (rank 0) gets operations")
         whole, _ = self._max_length()
         if self._operations is None:
             self._operations = OneOperation(whole)
@@ -176,7 +176,7 @@ class SearcherContext:
             operation = SearcherOperation(length, whole, self._train, self._operations, chief=self._chief)
             yield operation
             if self._chief and not operation.completed:
-                raise FailedPrecondition("the chief must call report_completed() before it asks for the next operation")
+                raise FailedPrecondition("the chief must call report_completed() before the next operation")
             if not self._chief and alone:
                 return  # no other rank reports more to this one
         if auto_ack:

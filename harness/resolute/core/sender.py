@@ -133,9 +133,11 @@ class Sender:
     def _warn_once(self, path: str, error: ResoluteError) -> None:
         if path not in self._refused:
             self._refused.add(path)
-            logger.warning("the master did not take a report to %s (further ones only at level DEBUG): %s", path, error)
+            logger.warning(
+                "the master did not accept a report to %s (further ones only at level DEBUG): %s", path, error
+            )
         else:
-            logger.debug("the master did not take a report to %s: %s", path, error)
+            logger.debug("the master did not accept a report to %s: %s", path, error)
 
 
 class PendingFlag:

@@ -69,6 +69,6 @@ def encodable_metrics(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
             logger.warning("metric %r of group %r is bytes and is left out", name, group)
             continue
         if value is None:
-            raise InvalidInput(f"metric {name!r} of group {group!r} is None; report a number or leave it out")
+            raise InvalidInput(f"metric {name!r} of group {group!r} is None; report a number or omit it")
         kept[name] = encodable(value, name)
     return kept

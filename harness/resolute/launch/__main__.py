@@ -200,7 +200,7 @@ def tell_accelerators(info: TaskInfo, gpu_uuids: list[str]) -> None:
     try:
         report_accelerators(session, info, gpu_uuids)
     except ResoluteError as error:
-        logger.warning("the accelerators of this task are not known to the master: %s", error)
+        logger.warning("the accelerators of this task were not reported to the master: %s", error)
     finally:
         session.close()
 

@@ -100,7 +100,7 @@ def load_rng(directory: Path, context: PyTorchTrialContext, progress: Progress) 
         rng.restore(torch.load(path, map_location="cpu", weights_only=True))
         return
     logger.warning(
-        "the job had %d ranks and has %d now: randomness goes on from derived seeds",
+        "the job had %d ranks and has %d now: random generators continue from derived seeds",
         progress.world_size,
         context.distributed.size,
     )

@@ -162,7 +162,7 @@ class AzureContainer:
         if code in ("BlobAlreadyExists", "ConditionNotMet"):
             return AlreadyExists(f"{self.place}/{key} is already there")
         if status is None or status in (408, 429) or status >= 500:
-            return StorageAway(f"{self.place} asks for patience ({said}).")
+            return StorageAway(f"{self.place} limits the rate of requests ({said}).")
         if status in (401, 403) or isinstance(error, self._errors.ClientAuthenticationError):
             return StorageUnavailable(
                 f"{self.place} refuses to {action} {key!r} to {self._identity()} ({said}). Give that identity {GRANTS} on the "

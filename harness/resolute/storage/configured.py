@@ -73,7 +73,7 @@ def storage_from_url(url: str) -> CheckpointStorage:
     """A directory path, or an address: `file:///path`, `s3://bucket/prefix`, `gs://bucket/prefix`."""
     parts = urlsplit(url)
     if parts.query or parts.fragment:
-        raise InvalidInput(f"the storage address {url!r} has a query or a fragment, which mean nothing here")
+        raise InvalidInput(f"the storage address {url!r} has a query or a fragment, which have no meaning here")
     if parts.scheme in ("s3", "gs") and parts.netloc:
         config = {"type": {"gs": "gcs"}.get(parts.scheme, parts.scheme), "bucket": parts.netloc, "prefix": parts.path}
         return storage_from_config(config, shared_fs_mount=None)

@@ -86,7 +86,7 @@ class DirectoryStorage:
     def _check_mounted(self, root: Beneath) -> None:
         """Where nothing of a checkpoint was found. Raises `NotMounted`."""
         if not root.names():
-            raise self._not_mounted("nothing is in that directory")
+            raise self._not_mounted("that directory is empty")
 
     def _not_mounted(self, why: str) -> NotMounted:
         return NotMounted(
@@ -319,7 +319,7 @@ def _remove_whole(storage: Beneath, path: str) -> None:
     except FileNotFoundError:
         return
     except LeadsOut as error:
-        logger.warning("nothing is removed behind it: %s", error)
+        logger.warning("its contents are not removed: %s", error)
     try:
         storage.remove_tree(path)
     except TooDeep:

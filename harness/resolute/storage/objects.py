@@ -162,7 +162,7 @@ class ObjectStorage:
 
     def open(self, uuid: str) -> OpenObjects:
         if next(self._listed(self._key(uuid, "")), None) is None:
-            raise NotFound("checkpoint", uuid, f"there is nothing in {self.place}/{uuid}")
+            raise NotFound("checkpoint", uuid, f"there are no files in {self.place}/{uuid}")
         return OpenObjects(
             above=self._key(uuid, ""),
             listed=lambda: self._listed(self._key(uuid, "")),

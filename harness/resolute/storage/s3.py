@@ -183,7 +183,7 @@ class S3Bucket:
         if code == "PreconditionFailed":
             return AlreadyExists(f"{self.place}/{key} is already there")
         if code in _PATIENCE or status >= 500 or status == 429:
-            return StorageAway(f"{self.place} asks for patience ({said}).")
+            return StorageAway(f"{self.place} limits the rate of requests ({said}).")
         if code in _DENIED or status in (401, 403):
             return StorageUnavailable(
                 f"{self.place} refuses {error.operation_name} of {key!r} to {self._identity()} ({said}). Grant it {GRANTS} on the "

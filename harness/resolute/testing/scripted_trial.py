@@ -230,7 +230,7 @@ def main(arguments: list[str] | None = None, clock: Clock | None = None) -> int:
     parser.add_argument("--script", help="sentences separated by ';' (default: the hyperparameter `script`)")
     parser.add_argument("--diary", help="file or directory for the diary (default: the hyperparameter `diary`)")
     parser.add_argument("--local-dir", type=Path, help="off-cluster: where checkpoints and reports go")
-    parser.add_argument("--resume", metavar="UUID", help="off-cluster: the checkpoint to go on from")
+    parser.add_argument("--resume", metavar="UUID", help="off-cluster: the checkpoint to resume from")
     options = parser.parse_args(arguments)
     clock = clock or SystemClock()
     info = core.get_cluster_info()

@@ -51,4 +51,4 @@ async def _beginning(request: web.Request) -> bytes:
     except asyncio.IncompleteReadError as all_of_it:
         return all_of_it.partial
     except TimeoutError:
-        raise web.HTTPRequestTimeout(text=f"the report has not come within {REPORT_S:g} s\n") from None
+        raise web.HTTPRequestTimeout(text=f"the report did not arrive within {REPORT_S:g} s\n") from None

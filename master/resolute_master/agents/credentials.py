@@ -45,6 +45,6 @@ def wrong_credential(instance_id: str) -> PermissionDenied:
 
 def cannot_prove_itself(version: str, masters: str) -> PermissionDenied:
     return PermissionDenied(
-        f"credential: this agent (version {version}) makes none of its own; install the master's version {masters} on this "
+        f"credential: this agent (version {version}) does not create its own; install the master's version {masters} on this "
         "machine and start the agent again"
     )

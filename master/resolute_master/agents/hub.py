@@ -206,9 +206,7 @@ class AgentHub:
         if instance.join_token_spent_at is not None:
             raise PermissionDenied(f"join_token: it was used for '{instance_id}' before, and is good once")
         if instance.joined_at is None and instance.intent is Intent.STOP:
-            raise PermissionDenied(
-                f"join_token: machine '{instance_id}' is not wanted any more: {instance.stop_reason}"
-            )
+            raise PermissionDenied(f"join_token: machine '{instance_id}' is no longer needed: {instance.stop_reason}")
 
     async def boot_failed(self, instance_id: str, token: str, stage: str, said: str) -> None:
         """A machine reports that its agent cannot start. Raises `PermissionDenied` without its token."""

@@ -215,7 +215,10 @@ class AgentSession:
             await self._send(LogsStored(batch=batch.batch))
         except (Closed, ResoluteError) as error:
             log.warning(
-                "log batch %d of agent %s is not stored and will come again: %s", batch.batch, self.agent_id, error
+                "log batch %d of agent %s is not stored; the agent will send it again: %s",
+                batch.batch,
+                self.agent_id,
+                error,
             )
 
     # -- orders out --------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Barriers:
         before = barrier.waiting.get(member)
         barrier.waiting[member] = (data, future)
         if before is not None and not before[1].done():
-            before[1].set_exception(Conflict(f"member '{member}' came again; this call is over"))
+            before[1].set_exception(Conflict(f"member '{member}' connected again; this call has ended"))
         if len(barrier.waiting) == peers:
             self._complete(allocation, barrier)
         try:
@@ -51,7 +51,7 @@ class Barriers:
                 return await future
         except TimeoutError:
             missing = peers - len(barrier.waiting)
-            raise Unavailable(f"{missing} of {peers} members have not come in {self._limit_s:.0f} s") from None
+            raise Unavailable(f"{missing} of {peers} members did not arrive within {self._limit_s:.0f} s") from None
         finally:
             self._leave(allocation, barrier, member, future)
 

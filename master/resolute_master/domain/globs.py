@@ -42,7 +42,7 @@ def _compiled(expression: str) -> Any:
     try:
         return re2.compile(expression, options)
     except (re2.error, UnicodeEncodeError):
-        raise ValueError("is no pattern of file names; look at its brackets") from None
+        raise ValueError("is no pattern of file names; check its brackets") from None
 
 
 def _expression(parts: list[str]) -> str:

@@ -169,9 +169,7 @@ class Reporting:
                     await self._tell((report,))
                 return
             for report in reports:
-                log.error(
-                    "a metric report of trial %d is stored, and the rules do not take it: %s", report.trial, error
-                )
+                log.error("a metric report of trial %d is stored, but refused by the rules: %s", report.trial, error)
 
     async def _store_logs(self, records: Sequence[LogRecord]) -> None:
         await self._store_lines(records)

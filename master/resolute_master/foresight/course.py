@@ -160,8 +160,8 @@ class Course:
         nothing_runs = self._waiting > 0 and self._waiting == len(self.works)
         if nothing_runs and self.now_s - self._got_ahead_s > self.patience_s:
             raise OutOfPatience(
-                f"{self._waiting} gang(s) wait at second {self.now_s:.0f}, and nothing has got ahead since second "
-                f"{self._got_ahead_s:.0f}: what can be had is never enough for them, or never for long enough"
+                f"{self._waiting} gang(s) are pending at second {self.now_s:.0f}, without progress since second "
+                f"{self._got_ahead_s:.0f}: the available capacity is never sufficient, or never for long enough"
             )
 
     def _happen(self, kind: _Kind, subject: Any) -> bool:
@@ -359,7 +359,7 @@ class Course:
             if not decision.unfinished:
                 break
         else:
-            raise CourseStuck(f"the decider does not come to rest at {self.now_s:.0f} s")
+            raise CourseStuck(f"the decisions do not settle at {self.now_s:.0f} s")
         moments = [at for at in (decision.revisit_at, self.pool.due()) if at is not None]
         if moments:
             at_s = (min(moments) - self.epoch).total_seconds()

@@ -107,7 +107,7 @@ def estimates(
             stuck.append(error)
     if len(stuck) > MOST_STUCK * courses:
         raise CourseStuck(f"{len(stuck)} of {courses} courses: {stuck[0]}")
-    played = f"{len(samples)} of {courses} courses (the others came to no rest)" if stuck else f"{courses} courses"
+    played = f"{len(samples)} of {courses} courses (the others did not settle)" if stuck else f"{courses} courses"
     found = {}
     for id_, starts in zip(targets, zip(*samples, strict=True), strict=True):
         breathe()
@@ -260,7 +260,7 @@ def _estimate(
 
 def _why_unknown(run_times: RunTimes, known: Basis | None, played: str, stopped: str) -> str:
     if stopped:
-        return f"the machines that are there do not suffice, and the pool asks for no others: {stopped}"
+        return f"the present machines do not suffice, and the pool requests no others: {stopped}"
     if known is None:
         return f"an estimate needs {LEAST} runs of the pool that have ended, and there are {len(run_times)}"
     return f"it did not start within {HORIZON_S / 86_400:.0f} days in most of {played}"

@@ -57,7 +57,7 @@ def expected(
 ) -> SearchEstimate:
     """`pool` as it is now, of which the work and, if it is elastic, the machines are left out; it is not changed."""
     if any(each.units is None for each in method.plan()):
-        return SearchEstimate(unknown="the configuration does not say how far trials train: give searcher.max_length")
+        return SearchEstimate(unknown="the configuration does not define how far trials train: set searcher.max_length")
     alone, joins = _alone(pool), JoinTimes.of(pool)
     courses: list[_Played] = []
     for number in range(COURSES):
@@ -127,7 +127,7 @@ def _play(
         return f"the pool cannot run it: {error}"
     if not course.over:
         if course.decisions * COURSES >= DECISIONS:
-            return f"the search is too large to be played: it takes more than {DECISIONS // COURSES} decisions"
+            return f"the search is too large to simulate: it takes more than {DECISIONS // COURSES} decisions"
         return f"the pool has no machine for a trial of {template.slots_needed} slot(s)"
     return _Played(hours=course.now_s / 3600, dollars=None if market.unpriced else course.cost(), machines=most)
 

@@ -56,7 +56,7 @@ def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
     if before is not None:
         _fail_on_lost_devices(step, before, command.devices)
     if before is not None and before.pool != command.pool:
-        _fail_all(step, command.agent, FailureKind.AGENT_FAILED, f"the agent came back in pool {command.pool}")
+        _fail_all(step, command.agent, FailureKind.AGENT_FAILED, f"the agent reconnected in pool {command.pool}")
     agent = Agent(
         id=command.agent,
         pool=command.pool,
@@ -107,8 +107,8 @@ def name_of_machine(agent: AgentId) -> PermissionDenied:
 def name_taken(agent: AgentId) -> PermissionDenied:
     """The error for a machine that claims the name of another one."""
     return PermissionDenied(
-        f"agent_id: '{agent}' is the name of a machine that has joined with a credential of its own, and this machine does not "
-        f"have it. If this is that machine and its state_dir was lost, run `det agent forget {agent}` as an administrator and "
+        f"agent_id: '{agent}' is the name of a machine that has joined with its own credential, which this machine lacks. "
+        f"If this is that machine and its state_dir was lost, run `det agent forget {agent}` as an administrator and "
         "start the agent again; otherwise give this agent another agent_id"
     )
 
@@ -141,7 +141,7 @@ def _fail_on_lost_devices(step: Step, before: Agent, devices: tuple[Device, ...]
     lost = {slot.index for slot in before.slots if slot.device not in devices}
     for allocation, container in containers_on(step, before.id) if lost else ():
         if gone := sorted(lost.intersection(container.slots)):
-            message = f"the agent came back without the devices of slots {gone}"
+            message = f"the agent reconnected without the devices of slots {gone}"
             _fail(step, allocation, container, FailureKind.AGENT_FAILED, message)
 
 

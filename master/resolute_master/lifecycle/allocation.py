@@ -259,7 +259,7 @@ def _acknowledge(allocation: Allocation, now: datetime) -> Allocation:
     request = allocation.preempt
     if request is None:
         deadline = now + timedelta(seconds=allocation.preemption_timeout_s)
-        request = PreemptRequest(reason="told by its machine", requested_at=now, deadline=deadline)
+        request = PreemptRequest(reason="reported by its machine", requested_at=now, deadline=deadline)
     elif request.acknowledged_at is not None:
         return allocation
     return _remember(replace(allocation, preempt=replace(request, acknowledged_at=now)), "acknowledged", now)
@@ -329,7 +329,7 @@ def _failure_text(container: Container, kind: FailureKind) -> str:
         case FailureKind.AGENT_FAILED:
             return f"agent {container.agent} went away{detail}"
         case FailureKind.RESTORE_ERROR:
-            return f"agent {container.agent} came back without the container{detail}"
+            return f"agent {container.agent} reconnected without the container{detail}"
         case FailureKind.LAUNCH_REFUSED:
             return f"agent {container.agent} cannot run this task{detail}"
         case FailureKind.AGENT_ERROR:

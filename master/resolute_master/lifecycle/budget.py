@@ -174,7 +174,7 @@ def reason(account: Account, found: Reached, called: str) -> str:
             )
         case Owner.WORKSPACE | Owner.POOL:
             noun = "workspace" if account.owner is Owner.WORKSPACE else "resource-pool"
-            until = f"work goes on at {found.until:%Y-%m-%d %H:%M} UTC" if found.until else "no work goes on"
+            until = f"work resumes at {found.until:%Y-%m-%d %H:%M} UTC" if found.until else "no work resumes"
             return (
                 f"the budget of {whose} is used up: {spent}; {until}, or when it is raised with "
                 f"`det {noun} set-budget {quote(called)}`"
@@ -185,7 +185,7 @@ def no_room(found: Reached, pool: str, machines: int) -> str:
     """Why only a number of further machines of an offer can be bought. Without the current spending, so that the text is stable."""
     left = f"more than {machines} more machine(s)" if machines else "another machine"
     raised = f"raise it with `det resource-pool set-budget {quote(pool)}`"
-    return f"the pool's budget of {found.limit:g}{found.words} leaves no room for {left}; {raised}"
+    return f"the pool's budget of {found.limit:g}{found.words} does not cover {left}; {raised}"
 
 
 # -------------------------------------------------------------------------------------------------- what is held back
@@ -221,13 +221,13 @@ def check_priced(state: State, policy: PoolPolicy | None, pool: PoolName) -> Non
         return
     if policy.scaling is None:
         raise InvalidInput(
-            f"resources.max_cost: pool '{pool}' starts no machines, so that nothing is known to be paid for work there; "
+            f"resources.max_cost: pool '{pool}' starts no machines, so the cost of work there is unknown; "
             "remove the limit, or choose an elastic pool"
         )
     unknown = [offer.offer_id for offer in policy.scaling.offers if offer_price(state, pool, offer) is None]
     if unknown:
         more = f" and {len(unknown) - 5} more" if unknown[5:] else ""
         raise InvalidInput(
-            f"resources.max_cost: the price of {', '.join(unknown[:5])}{more} of pool '{pool}' is not known, so that no limit "
-            "could be kept; give the price in the pool's configuration, or remove the limit"
+            f"resources.max_cost: the price of {', '.join(unknown[:5])}{more} of pool '{pool}' is unknown, so no limit "
+            "can be enforced; give the price in the pool's configuration, or remove the limit"
         )

@@ -42,12 +42,12 @@ def shortage(
         kind, without = f"its {scaling.max_instances} machines at most, and what was started by hand, have", ""
     if slots > total:
         return (
-            f"resources.slots_per_trial: {slots} slots are more than pool '{policy.name}'{without} can ever have "
-            f"({kind} {total}); ask for fewer slots, or choose a larger pool"
+            f"resources.slots_per_trial: {slots} slots are more than pool '{policy.name}'{without} can have "
+            f"({kind} {total}); request fewer slots, or choose a larger pool"
         )
     if single_node and slots > largest:
         return (
             f"resources.slots_per_trial: {slots} slots on one machine (is_single_node) are more than any machine of pool "
-            f"'{policy.name}'{without} has ({largest}); ask for fewer slots, or allow several machines"
+            f"'{policy.name}'{without} has ({largest}); request fewer slots, or allow several machines"
         )
     return ""

@@ -213,7 +213,7 @@ def keep(step: Step, command: KeepCheckpoints) -> None:
 
 def _not_kept(storage: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{name} {storage[name]}" for name in COUNTS)
-    return f"it is not among those that are kept ({counts}), and nothing refers to it"
+    return f"its policy does not keep it ({counts}), and nothing refers to it"
 
 
 def superfluous(

@@ -32,12 +32,12 @@ _HINTS = (
     ),
     (
         r"(?i)out of memory|MemoryError",
-        "the task needs more memory than its machine has: make the batch or the model smaller, or ask for other slots",
+        "the task needs more memory than its machine has: make the batch or the model smaller, or request other slots",
     ),
     (r"(?i)No space left on device", "the disk of the machine is full: see which checkpoints and data may go"),
     (
         r"(?i)address already in use",
-        "another program of the machine uses the port: take it from the environment, as docs/distributed.md shows",
+        "another program of the machine uses the port: read the port from the environment, as docs/distributed.md shows",
     ),
 )
 """What an error mostly means; the first that is found counts."""
@@ -85,7 +85,7 @@ def hint(failure: Failure) -> str:
 def end_of_experiment(experiment: Experiment, trials: tuple[Trial, ...], failed: Trial | None) -> str:
     """The last words on an experiment that ended as ERROR; lines after the first are the error of `failed`."""
     count = sum(1 for trial in trials if trial.failure is not None)
-    whose = f"trial {failed.id} failed" if failed is not None else "no trial could go on"
+    whose = f"trial {failed.id} failed" if failed is not None else "no trial could continue"
     if len(trials) > 1:
         whose = f"{count} of {len(trials)} trials failed" + (f", trial {failed.id} last" if failed is not None else "")
     lines = [f"Experiment {experiment.id} ended as ERROR: {whose}"]

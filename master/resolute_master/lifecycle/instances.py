@@ -272,9 +272,9 @@ def _gone(step: Step, instance: Instance, command: RecordObservation) -> None:
         step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
     agent = _agent_of(step, instance)
     if agent is not None:
-        agents.lose(step, agent.id, f"the cloud says that instance {instance.id} is gone", word=word)
+        agents.lose(step, agent.id, f"the cloud reports that instance {instance.id} is gone", word=word)
     else:
-        step.decide(word, pool=instance.pool, subject=instance.id, reason="the cloud says that it is gone")
+        step.decide(word, pool=instance.pool, subject=instance.id, reason="the cloud reports that it is gone")
 
 
 def _learn_end(step: Step, instance: Instance, command: RecordObservation) -> None:
@@ -352,7 +352,7 @@ def _why_only_ended(instance: Instance | None) -> str:
         return "a machine with our tag and without a request was ended"
     if not instance.over:
         return f"a second machine for the request of {instance.id} was ended"
-    return f"the machine of {instance.id}, whose agent had joined, counted as gone and was there all the same: it was ended"
+    return f"the machine of {instance.id}, whose agent had joined, counted as gone but still existed: it was ended"
 
 
 # ------------------------------------------------------------------------------------------------------ its agent

@@ -64,7 +64,7 @@ def refuse_unqueued(job: Job) -> None:
     """Raises `FailedPrecondition` for a job that is in no queue."""
     if job.ended:
         raise FailedPrecondition(
-            f"job '{job.id}' has ended or runs outside of the cluster, so that nothing of it is in a queue; `det job list` shows "
+            f"job '{job.id}' has ended or runs outside of the cluster, so it is in no queue; `det job list` shows "
             "the jobs that can be changed"
         )
 

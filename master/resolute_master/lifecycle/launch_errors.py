@@ -31,7 +31,7 @@ def failed(step: Step, instance: Instance) -> None:
     _keep(step, instance, outcome)
     error = launch_errors.launch_error(policy.scaling, _beliefs(step, instance.pool), step.now)
     if outcome is not None and error is not None:
-        reason = f"{error.reason}; no machine is asked for until {error.until:%H:%M:%S} UTC (launch_error_timeout)"
+        reason = f"{error.reason}; no machine is requested until {error.until:%H:%M:%S} UTC (launch_error_timeout)"
         step.decide("launch_error", pool=instance.pool, subject=instance.id, reason=reason)
 
 

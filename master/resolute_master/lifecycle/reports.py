@@ -116,14 +116,14 @@ def metric_warning(wanted: str, trial: TrialId, steps: int, metrics: Mapping[str
     where = f"the validation of trial {trial} at step {steps}"
     if wanted in metrics:
         said = f"{where} reported {metrics[wanted]!r} for it, which is no number"
-        return f"searcher.metric is '{wanted}', but {said}: report a number, else nothing can be ranked"
+        return f"searcher.metric is '{wanted}', but {said}: report a number, else no result can be ranked"
     names = sorted(name for name, value in metrics.items() if number(value) is not None)
     if not names:
-        return f"searcher.metric is '{wanted}', but {where} reported no metric: report '{wanted}', else nothing can be ranked"
+        return f"searcher.metric is '{wanted}', but {where} reported no metric: report '{wanted}', else no result can be ranked"
     shown = ", ".join(f"'{name}'" for name in names[:NAMES_TOLD]) + (" and others" if len(names) > NAMES_TOLD else "")
     return (
-        f"searcher.metric is '{wanted}', but {where} reported {shown}: nothing can be ranked by it; set searcher.metric to what is "
-        f"reported, or report '{wanted}'"
+        f"searcher.metric is '{wanted}', but {where} reported {shown}: no result can be ranked; set searcher.metric to a "
+        f"reported name, or report '{wanted}'"
     )
 
 

@@ -215,7 +215,7 @@ def refuse_start(step: Step, id_: str, more: Rate, found: budget.Reached | None,
 
 def _unpriced(account: Account, agents: str) -> str:
     return (
-        f"experiment {account.name} has a max_cost, and the price of {agents} is not known; give the offer a price, or remove "
+        f"experiment {account.name} has a max_cost, and the price of {agents} is unknown; give the offer a price, or remove "
         f"the limit with `det experiment set max-cost {account.name} none`, then activate the experiment"
     )
 
@@ -256,7 +256,7 @@ def _resumed(step: Step, account: Account) -> Account:
     """The next period has begun, or the limit was raised."""
     going_on = budget.resumed(account, step.now)
     step.put(going_on)
-    _say(step, account, "there is money to spend again: work goes on")
+    _say(step, account, "the budget has funds again: work resumes")
     _hold_jobs(step, account)
     return going_on
 
@@ -370,4 +370,4 @@ def set_budget(step: Step, command: SetBudget) -> None:
 def check_amount(key: str, amount: float) -> None:
     """Raises `InvalidInput` for what is no sum of money."""
     if not 0 < amount < float("inf"):
-        raise InvalidInput(f"{key}: {amount:g} must be greater than 0, and finite; leave it out for no limit")
+        raise InvalidInput(f"{key}: {amount:g} must be greater than 0, and finite; omit it for no limit")

@@ -113,7 +113,7 @@ def ask(step: Step, trial: Trial) -> None:
     )
     if trial.run_id:
         successors.inherit(step, allocation_id(trial.task_id, trial.run_id), id_)
-    resume = f", to go on from step {start.steps_completed}" if start else ""
+    resume = f", to resume from step {start.steps_completed}" if start else ""
     step.log(trial.task_id, id_, f"Trial {trial.id} run {run_id} waits for {slots} slot(s) of pool {job.pool}{resume}")
 
 

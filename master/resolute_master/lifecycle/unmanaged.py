@@ -19,7 +19,7 @@ from resolute_master.lifecycle.step import Step
 SILENCE = timedelta(minutes=5)
 """Its client speaks every minute."""
 
-SILENT = "it has not been heard of for five minutes"
+SILENT = "it has not reported for five minutes"
 
 S = ExperimentState
 
@@ -48,9 +48,7 @@ def _need(step: Step, id_: TrialId) -> Trial:
     if trial is None:
         raise NotFound("trial", id_)
     if not step.need(Experiment, trial.experiment_id).unmanaged:
-        raise FailedPrecondition(
-            f"trial {id_} is run by this cluster: only unmanaged trials say themselves how they are"
-        )
+        raise FailedPrecondition(f"trial {id_} is run by this cluster: only unmanaged trials report their own state")
     return trial
 
 
@@ -89,7 +87,7 @@ def start_run(step: Step, command: StartUnmanagedRun) -> int:
     """Reports of older runs are refused from now on."""
     trial = _need(step, command.trial)
     if trial.run_id and not command.resume:
-        raise FailedPrecondition(f"trial {trial.id} has begun before; send resume true to go on with it")
+        raise FailedPrecondition(f"trial {trial.id} has started before; send resume true to continue it")
     run_id = trial.run_id + 1
     step.put(replace(trial, run_id=run_id))
     hear(step, trial.id, S.ACTIVE)

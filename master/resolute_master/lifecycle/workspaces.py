@@ -155,7 +155,7 @@ def create_project(step: Step, command: c.CreateProject) -> int:
     workspace = need_workspace(step, command.workspace)
     if workspace.immutable:
         raise FailedPrecondition(
-            f"workspace '{workspace.name}' has one project and takes no other; create a workspace first"
+            f"workspace '{workspace.name}' has one project and allows no other; create a workspace first"
         )
     _check_name("project", command.name)
     if any(one.name == command.name for one in projects(step, workspace.id)):

@@ -28,8 +28,8 @@ def file_problems(pool: ResourcePool, listens_on: str) -> Iterator[str]:
     found = driver.regions_of(provider)
     for region in sorted(found.keys() - driver.regions) if driver.regions else ():
         yield (
-            f"resource_pools: provider of pool '{pool.pool_name}': {found[region]} is in no region of the cloud that this version "
-            f"knows; {suggestion(region, driver.regions)} (a master starts with a newer one all the same)"
+            f"resource_pools: provider of pool '{pool.pool_name}': {found[region]} is in no region of the cloud that this "
+            f"version lists; {suggestion(region, driver.regions)} (a master starts nevertheless)"
         )
 
 

@@ -70,7 +70,7 @@ async def _ask(pool: ResourcePool, driver: Driver[Any], open_types: OpenTypes, c
             return await source.shapes(driver.types_named(pool.provider))
     except (CloudError, TimeoutError) as error:
         log.warning(
-            "machine types of pool %s: %s did not tell them, the last answer holds: %s",
+            "machine types of pool %s: %s did not return them; the last answer is used: %s",
             pool.pool_name,
             driver.title,
             error,
@@ -105,7 +105,7 @@ def _read(path: Path, driver: Driver[Any]) -> list[Shape]:
         return [Shape(**row) for row in read_remembered(path) or ()]
     except TypeError as error:
         raise InvalidInput(
-            f"{path}: what {driver.title} has told of machine types cannot be read ({error}); remove it to ask again"
+            f"{path}: what {driver.title} has told of machine types cannot be read ({error}); remove it to query them again"
         ) from error
 
 

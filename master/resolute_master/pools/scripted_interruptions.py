@@ -77,4 +77,4 @@ class InterruptionsBySteps:
                 await self._cloud.interrupt(instance, notice_s=notice_s, reason="scripted interruption")
             except NotFound:
                 # It ended before the order reached it: a master that was killed may not have recorded its notice.
-                log.info("scripted interruption of machine %s: it is gone already", instance)
+                log.info("scripted interruption of machine %s: it has already ended", instance)

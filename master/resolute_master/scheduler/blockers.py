@@ -191,7 +191,7 @@ class _Search:
             found = replace(known, ahead=ahead, ahead_together=True)
             if self._starts(found):
                 return found
-        raise AssertionError(f"{self._target} starts when nothing else waits, and does not start then")
+        raise AssertionError(f"{self._target} starts when no other job waits, and does not start then")
 
     def _all_ahead(self) -> Iterator[tuple[AllocationId, ...]]:
         waiting = [allocation.id for allocation in self._snapshot.pending()]

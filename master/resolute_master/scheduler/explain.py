@@ -171,7 +171,7 @@ class _Waiting:
 
 
 def _queue(ahead: int) -> str:
-    return f"{ahead} job(s) of the pool come before it." if ahead else "It is the first job of the pool."
+    return f"{ahead} job(s) of the pool are before it." if ahead else "It is the first job of the pool."
 
 
 def _runs(allocation: Allocation) -> str:
@@ -181,5 +181,5 @@ def _runs(allocation: Allocation) -> str:
         if not c.ended
     ]
     if allocation.preempt is not None:
-        return f"{allocation.id} was asked to save and end: {allocation.preempt.reason}."
+        return f"{allocation.id} was preempted: {allocation.preempt.reason}."
     return f"{allocation.id} {'is ending' if allocation.leaving else 'runs'} on {', '.join(places) or 'no agent'}."

@@ -115,17 +115,17 @@ class Reasons:
     def _waits(self, allocation: Allocation) -> str:
         snapshot, need = self._snapshot, needed(allocation)
         if not len(snapshot.rooms) and snapshot.policy.scaling is None:
-            return f"It waits for {need}: no agent of the pool takes work, and the pool launches no machines."
+            return f"It waits for {need}: no agent of the pool accepts work, and the pool launches no machines."
         if (misfit := self.misfit(allocation)) is not None:
             return misfit
         if not len(snapshot.rooms):
             count = len(snapshot.supply.machines)
-            coming = f", the {count} starting machine(s) are for work that comes before it" if count else ""
-            return f"It waits for {need}: no agent of the pool takes work{coming}, and {self._no_launch(allocation)}."
+            coming = f", the {count} starting machine(s) are for earlier work" if count else ""
+            return f"It waits for {need}: no agent of the pool accepts work{coming}, and {self._no_launch(allocation)}."
         free = self._free(allocation.blocked_agents)
         if not free.now:
             return (
-                f"It waits for {need}: every agent that takes work is blocked for it "
+                f"It waits for {need}: every agent that accepts work is blocked for it "
                 f"({names(allocation.blocked_agents)})."
             )
         if allocation.slots_needed == 0:
@@ -149,13 +149,13 @@ class Reasons:
         if not held and not allocation.single_node:
             held = machines.cover_whole(slots, token, lambda _: False, launch=True) is not None
         if held:
-            return "the machines that may be launched go to work that comes before it"
+            return "the machines that may be launched go to earlier work"
         return f"those that may be launched now would not hold it{supply.reason and f' ({supply.reason})'}"
 
     def _no_aux(self, usable: Sequence[AgentId]) -> str:
         limit = self._snapshot.policy.max_aux_containers_per_agent
         if any(self._snapshot.rooms[agent].aux < limit for agent in usable):
-            return "It waits for an auxiliary place: those that are free go to work that comes before it."
+            return "It waits for an auxiliary place: those that are free go to earlier work."
         return f"It waits for an auxiliary place: every agent{self._not_blocked(usable)} has its {limit}."
 
     # -- free slots that it may not use ---------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Reasons:
         """A sentence if only agents that are blocked for it have enough free slots."""
         on = self._fit(allocation, self._free(()).now)
         blocked = [agent for agent in on if agent in allocation.blocked_agents]
-        return f"agents whose free slots would hold it are blocked for it ({names(blocked)})" if blocked else None
+        return f"agents with enough free slots are blocked for it ({names(blocked)})" if blocked else None
 
     def _full(self, free: dict[AgentId, int]) -> str:
         most, open_for_it = max(free.values(), default=0), self._not_blocked(free)
@@ -262,7 +262,7 @@ class Reasons:
         for ids in openings(list(every.values())):
             if self._holds(allocation, self._sizes([every[id_] for id_ in ids])):
                 return (
-                    f"It waits for {needed(allocation)}: the agents that take work could not hold it if they were empty, and "
+                    f"It waits for {needed(allocation)}: the agents that accept work could not hold it even if empty, and "
                     f"{self._closed(ids)}."
                 )
         slots, agents = allocation.slots_needed, self._sizes(every.values())
@@ -346,7 +346,7 @@ class Reasons:
         unused = Unused(snapshot)
         for agent in islice(unused.agents(), NAMES_SHOWN):
             if expected := [other.id for other in unused.expected(agent, allocation)]:
-                yield f"Agent {agent} has run nothing yet; its machine was launched for {names(expected)}."
+                yield f"Agent {agent} has run no work yet; its machine was launched for {names(expected)}."
         for machine in snapshot.supply.machines[:NAMES_SHOWN]:
             when = f", expected at {machine.expected_at:%H:%M:%S} UTC" if machine.expected_at else ""
             whose = ", launched for it" if allocation.id in machine.gangs else ""
@@ -363,7 +363,7 @@ class Reasons:
             return
         if idle := [agent for agent, _ in hold.agents if self._may_idle(agent)]:
             yield (
-                f"{names(idle)} may be released meanwhile: a reservation keeps no machine without work for longer than "
+                f"{names(idle)} may be released before: a reservation keeps no machine without work for longer than "
                 f"max_idle_agent_period ({scaling.idle_timeout_s:g} s). The pool then requests others when it can have all "
                 "that the work needs."
             )
@@ -397,14 +397,14 @@ class Reasons:
     def _shut_agents(self) -> Iterator[str]:
         shut = [(agent.id, why) for agent in self._snapshot.agents.values() if (why := shut_because(agent)) is not None]
         for agent, why in shut[:NAMES_SHOWN]:
-            yield f"Agent {agent} takes no new work: it {why}."
+            yield f"Agent {agent} accepts no new work: it {why}."
         if len(shut) > NAMES_SHOWN:
-            yield f"{len(shut) - NAMES_SHOWN} more agents take no new work."
+            yield f"{len(shut) - NAMES_SHOWN} more agents accept no new work."
         parts = [(id_, off) for id_, agent in self._snapshot.agents.items() if (off := closed_slots(agent))]
         for id_, off in parts[:NAMES_SHOWN]:
             yield f"{_slots(off).capitalize()} of agent {id_} {_take(len(off))} no new work."
         if len(parts) > NAMES_SHOWN:
-            yield f"{len(parts) - NAMES_SHOWN} more agents have slots that take no new work."
+            yield f"{len(parts) - NAMES_SHOWN} more agents have slots that accept no new work."
 
 
 def shut_because(agent: Agent) -> str | None:
@@ -428,7 +428,7 @@ def why_closed(agent: Agent) -> str:
     because, off = shut_because(agent), closed_slots(agent)
     closed = f"{_slots(off)} {_take(len(off))} no work" if off else ""
     if because is None:
-        return f"has slots that take no work ({', '.join(map(str, off))})"
+        return f"has disabled or draining slots ({', '.join(map(str, off))})"
     return f"{because}, and its {closed}" if off else because
 
 

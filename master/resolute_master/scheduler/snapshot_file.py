@@ -269,7 +269,7 @@ class _Reader:
         """States that no pool can reach. A lowered limit, or an agent that was blocked later, is valid."""
         if row.leaving and row.on is None:
             text = (
-                "is not possible for a pending task (value true); say where it runs (on), with {} if it holds nothing"
+                "is not possible for a pending task (value true); set where it runs (on), with {} if it holds nothing"
             )
             self._wrong(("tasks", id_, "leaving"), text)
         if row.single_node and len(row.on or {}) > 1:

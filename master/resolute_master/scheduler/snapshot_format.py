@@ -158,7 +158,7 @@ class TaskRow(ConfigModel):
     """One run of a task: pending, running or vacating."""
 
     hints: ClassVar[Mapping[str, str]] = {
-        "state": "a task with 'on' runs there, one without waits; 'leaving: true' is one that was asked to end"
+        "state": "a task with 'on' runs there, one without waits; 'leaving: true' is one that was preempted"
     }
 
     job: NonEmptyText | None = None

@@ -77,7 +77,7 @@ class ClusterSecrets:
                         f"the secret '{name}' in the database cannot be opened ({error}): it was changed, or comes from "
                         "another database; restore the table 'settings' from one backup"
                     ) from error
-        raise FailedPrecondition(f"the secret '{name}' in the database has a form that this version does not know")
+        raise FailedPrecondition(f"the secret '{name}' in the database has a format that is unknown to this version")
 
 
 async def open_secrets(store: Store, config: MasterConfig) -> ClusterSecrets:

@@ -37,7 +37,9 @@ class GridSearch(Method):
             raise InvalidInput(f"searcher.max_concurrent_trials: must be 0 (all at once) or more, not {at_once}")
         all_axes = axes(space)
         if not all_axes:
-            raise InvalidInput("hyperparameters: grid search has nothing to search; give at least one, or use single")
+            raise InvalidInput(
+                "hyperparameters: grid search has no hyperparameter to search; give at least one, or use single"
+            )
         empty = next((path for path, values in all_axes if not values), None)
         if empty is not None:
             raise InvalidInput(f"hyperparameters.{'.'.join(empty)}.vals: is empty; give at least one value")
@@ -159,7 +161,7 @@ def _values(spec: Any, path: Path) -> Sequence[Any]:
 def _count(spec: Mapping[str, Any], path: Path) -> int:
     count = spec.get("count")
     if count is None:
-        raise InvalidInput(f"hyperparameters.{'.'.join(path)}.count: grid search needs to know how many values; add it")
+        raise InvalidInput(f"hyperparameters.{'.'.join(path)}.count: grid search requires the number of values; add it")
     if not 1 <= count <= MAX_VALUES:
         raise InvalidInput(f"hyperparameters.{'.'.join(path)}.count: {count} must be from 1 to {MAX_VALUES}")
     return int(count)

@@ -208,9 +208,9 @@ class HalvingSearch(Method):
         where = self._where(index, rung)
         self._compare_again(draft, index, rung)
         if rung == bracket.top:
-            return trial, False, f"it has trained to the last {where}: place {place + 1} of {results}"
-        of = f"place {place + 1} of {results}, and the best {kept} go on"
-        return trial, place < kept, f"{'it goes on' if place < kept else 'it was stopped'} at {where}: {of}"
+            return trial, False, f"it has trained to the last {where}: rank {place + 1} of {results}"
+        of = f"rank {place + 1} of {results}; the best {kept} continue"
+        return trial, place < kept, f"{'it continues' if place < kept else 'it was stopped'} at {where}: {of}"
 
     # -- promoting ---------------------------------------------------------------------------------------------
 
@@ -226,12 +226,12 @@ class HalvingSearch(Method):
         self._compare_again(draft, index, rung)
         if rung == bracket.top:
             if trial.open:
-                draft.stop(trial, f"it has trained to the last {where}: place {place + 1} of {before + 1}")
+                draft.stop(trial, f"it has trained to the last {where}: rank {place + 1} of {before + 1}")
             return False
         old, new = math.floor(before / bracket.divisor), math.floor((before + 1) / bracket.divisor)
         if trial.open:
             draft.update(
-                trial, verdict=f"it waits at {where}: place {place + 1} of {before + 1}, and the best {new} go on"
+                trial, verdict=f"it waits at {where}: rank {place + 1} of {before + 1}; the best {new} continue"
             )
         if place < new:
             return self._promote(draft, trial)
@@ -270,7 +270,7 @@ class HalvingSearch(Method):
             for place in range(draft.records.size(board)):
                 trial = draft.records.at(board, place)
                 if _place_of(trial)[1] == rung and trial.open and not trial.stopped:
-                    draft.stop(trial, f"it was stopped at {self._where(index, rung)}: place {place + 1}, not promoted")
+                    draft.stop(trial, f"it was stopped at {self._where(index, rung)}: rank {place + 1}, not promoted")
             state.closed += 1
         self._keep(draft, index, state)
 

@@ -174,7 +174,7 @@ def state_of(trial: SearchTrial) -> TrialState:
 
 def reason_of(trial: SearchTrial, aim: str = "") -> str:
     """Why it is where it is; `aim` is what it trains for."""
-    return trial.verdict or f"it has told no result yet{aim}"
+    return trial.verdict or f"it has reported no result yet{aim}"
 
 
 class Draft:
@@ -326,7 +326,7 @@ _ENDS = {
     ExitReason.ERRORED: "it failed",
     ExitReason.USER_CANCELED: "it was canceled",
     ExitReason.INVALID_HPARAMS: "its hyperparameters are invalid",
-    None: "its code has ended by itself",
+    None: "its code ended without a request",
 }
 
 

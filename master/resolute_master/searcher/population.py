@@ -100,7 +100,7 @@ class PopulationSearch(Method):
         trial, place = draft.stand(trial, board, score, newest_first=False)
         draft.own["outstanding"] -= 1
         if trial.open:
-            told = f"place {place + 1} of {draft.records.size(board)}"
+            told = f"rank {place + 1} of {draft.records.size(board)}"
             draft.update(trial, verdict=f"it waits for the end of round {draft.own['round']}: {told} so far")
         if not draft.own["outstanding"]:
             self._end_round(draft, board)
@@ -111,7 +111,7 @@ class PopulationSearch(Method):
         last = draft.own["round"] == self._rounds - 1
         if last or not there:
             for place, trial in enumerate(there):
-                draft.stop(trial, f"the last round is over: place {place + 1} of {len(ranked)}")
+                draft.stop(trial, f"the last round is over: rank {place + 1} of {len(ranked)}")
             return
         lost = len(ranked) - len(there)
         replaced = max(math.floor(self._truncated * len(ranked)) - lost, 0)
@@ -120,9 +120,9 @@ class PopulationSearch(Method):
         draft.own |= {"round": number + 1, "outstanding": len(ranked)}
         for place, trial in enumerate(kept):
             grown = (trial.length or 0) + self._length
-            draft.train(trial, grown, f"it goes on from round {number}: place {place + 1} of {len(ranked)}")
+            draft.train(trial, grown, f"it continues from round {number}: rank {place + 1} of {len(ranked)}")
         for place, trial in enumerate(there[len(kept) :], start=len(kept)):
-            draft.stop(trial, f"it was replaced after round {number}: place {place + 1} of {len(ranked)}")
+            draft.stop(trial, f"it was replaced after round {number}: rank {place + 1} of {len(ranked)}")
         for index in range(replaced + lost):
             source = kept[index % len(kept)]
             self._create(draft, self._point(draft, source), source=source.request_id)

@@ -267,7 +267,7 @@ def comparison_of(column: Column, operator: Any, value: Any, at: str) -> Compari
 def _operator(plain: Any, column: Column, at: str) -> Operator:
     allowed = _ALLOWED[column.kind] if isinstance(column, Field) else _of_values(column)
     if plain not in [each.value for each in allowed]:
-        raise InvalidInput(f"{at}: {_shown(plain)} cannot be asked of this column; use one of {', '.join(allowed)}")
+        raise InvalidInput(f"{at}: {_shown(plain)} cannot be applied to this column; use one of {', '.join(allowed)}")
     return Operator(plain)
 
 
@@ -342,7 +342,7 @@ def searchable(name: str, at: str) -> str:
     """The same name. Names with these characters cannot be looked up in every database."""
     if any(character in name for character in '"\\\x00'):
         raise InvalidInput(
-            f"{at}: {_shown(name)} has a quotation mark, a backslash or NUL, by which nothing can be searched"
+            f"{at}: {_shown(name)} has a quotation mark, a backslash or NUL, which a search cannot contain"
         )
     return name
 

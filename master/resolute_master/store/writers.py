@@ -278,7 +278,7 @@ class BatchedWriter(Generic[Item, Outcome]):
         try:
             outcomes = await writing.written
             if outcomes is not None and len(outcomes) != len(items):
-                raise RuntimeError(f"{len(items)} items were written and {len(outcomes)} outcomes came back")
+                raise RuntimeError(f"{len(items)} items were written, but {len(outcomes)} outcomes were returned")
         except BaseException as error:
             self._refuse(batch, error)
             if not isinstance(error, Exception):

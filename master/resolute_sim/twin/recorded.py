@@ -31,10 +31,10 @@ class Told:
         found = self.replay
         if found.divergence is None:
             last = found.first + found.cycles - 1
-            return f"{found.cycles} cycle(s), {found.first} to {last}, came out as recorded; digest {found.digest}"
+            return f"{found.cycles} cycle(s), {found.first} to {last}, are as recorded; digest {found.digest}"
         recorded, replayed = found.divergence.recorded, found.divergence.replayed
         return (
-            f"cycle {found.divergence.sequence} came out otherwise: recorded {recorded}, replayed {replayed}; the "
+            f"cycle {found.divergence.sequence} differs: recorded {recorded}, replayed {replayed}; the "
             f"{found.cycles} cycle(s) before it came out as recorded. Was it recorded by this version, and under the configuration "
             "that --config-file names?"
         )

@@ -104,6 +104,6 @@ def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port:
     if listens_on in ("0.0.0.0", "::", "localhost") or listens_on.startswith("127.") or listens_on == "::1":
         raise InvalidInput(
             f"resource_pools: provider.master_url of pool '{pool.pool_name}' must be given: the machines of a cloud cannot "
-            f"reach {listens_on}, and no metadata service tells this master's address; write http://host:port"
+            f"reach {listens_on}, and no metadata service provides this master's address; write http://host:port"
         )
     return f"{'https' if tls else 'http'}://{f'[{listens_on}]' if ':' in listens_on else listens_on}:{port}"

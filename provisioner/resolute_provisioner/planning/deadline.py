@@ -5,7 +5,7 @@ what is left until the deadline beyond the remaining work and one more restart. 
 has more spare time than the line keeps for it, else *behind*:
 
 - waiting and ahead: on spot only, and while there is none it waits and pays nothing;
-- waiting and behind: on spot if it is to be had at once, else on demand;
+- waiting and behind: on spot if it is available at once, else on demand;
 - waiting without time for one more failed start (the safety net): on demand only, and it stays there;
 - running on spot: it stays; spot time is progress like any other. When not even one restart can be paid for, it moves
   to a machine on demand, which is started first;
@@ -125,7 +125,7 @@ def while_running(work: Work, on: Market, now: datetime) -> Course:
     if work.remaining_s < WORTH_RETURNING * work.restart_s:
         reason = f"on demand to the end: {_duration(work.remaining_s)} of work are not worth a move"
         return Course(markets=stays, reason=reason, ahead_s=ahead_s)
-    reason = f"{_duration(spare_s)} of spare time before the deadline {_at(work)}: back to spot when it is to be had"
+    reason = f"{_duration(spare_s)} of spare time before the deadline {_at(work)}: back to spot when it is available"
     return Course(markets=SPOT, reason=reason, ahead_s=ahead_s)
 
 

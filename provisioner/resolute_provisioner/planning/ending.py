@@ -43,7 +43,7 @@ def must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> 
             deadline = view.notice.deadline
             overdue = deadline is not None and now >= deadline + timedelta(seconds=NOTICE_GRACE_S)
             if overdue or not view.occupied:
-                state = "the deadline has passed" if overdue else "nothing runs on it"
+                state = "the deadline has passed" if overdue else "it is idle"
                 reason = f"it announced its end ({view.notice.kind.value}) and {state}"
                 terminations.append(Termination(instance_id=view.instance_id, cause=Cause.NOTICE, reason=reason))
         elif view.draining_since is not None:
@@ -107,7 +107,7 @@ def of_no_use(
         view = each.view
         tokens = [token for token in view.reserved_for if token in incomplete]
         if tokens and not any(_may_be_completed(pool, incomplete[token], blocks, each, now) for token in tokens):
-            reason = f"it came for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, view.slots)}"
+            reason = f"it was launched for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, view.slots)}"
             terminations.append(Termination(instance_id=view.instance_id, cause=Cause.STRANDED, reason=reason))
         elif not tokens and _awaited_by_nobody(each, waiting, patience, now):
             reason = f"it has not joined, and {view.reserved_for[0]} waits for machines no longer"
@@ -118,7 +118,7 @@ def of_no_use(
 def _why_useless(gang: Gang, size: int) -> str:
     if not _serves(gang, size):
         return f"which needs {gang.slots} slots, and has {size}"
-    return "and the other machines of that gang cannot be had"
+    return "and the other machines of that gang are not available"
 
 
 def _may_be_completed(
@@ -191,7 +191,7 @@ def idle_ones(
             and warm - len(terminations) > pool.min_instances
             and not hopes.any_for(each, now + timedelta(seconds=pool.gang_hold_s - overdue_s))
         ):
-            cause, reason = Cause.IDLE, f"nothing has run on it for {idle_s:.0f} s and no waiting work fits on it"
+            cause, reason = Cause.IDLE, f"it has been idle for {idle_s:.0f} s and no pending work fits on it"
         elif make_room > 0:
             cause, reason = Cause.MAKE_ROOM, "waiting work does not fit on it and the pool has no room for another"
         else:

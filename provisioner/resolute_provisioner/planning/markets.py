@@ -138,7 +138,7 @@ def course_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: 
     if now < until and among.spot_saves:
         reason = f"the pool waits for spot until {until:%H:%M:%S} UTC (spot_fallback.after)"
         return Course(markets=SPOT, reason=reason, revisit_at=until)
-    return Course(markets=ANY, reason="the cheapest that is to be had")
+    return Course(markets=ANY, reason="the cheapest available")
 
 
 def there(pool: PoolScaling, instances: Sequence[InstanceView]) -> Counter[Market | None]:
@@ -262,7 +262,7 @@ def _rather_than_wait(course: Course, gang: Gang, to_be_had: ToBeHad) -> Course:
     if to_be_had.holds(gang, Market.ON_DEMAND) or not to_be_had.holds(gang, Market.SPOT):
         return course
     moments = [at for at in (course.revisit_at, to_be_had.asked_again_at(gang, Market.ON_DEMAND)) if at is not None]
-    reason = f"{course.reason}; but none on demand may be asked for now, and spot is to be had"
+    reason = f"{course.reason}; but none on demand may be requested now, and spot is available"
     return replace(course, markets=ANY, reason=reason, revisit_at=min(moments, default=None))
 
 
@@ -287,7 +287,7 @@ def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: 
     if now < at:
         reason = f"on demand until {at:%H:%M:%S} UTC, then back to spot (spot_fallback.return_after)"
         return Course(markets=stays, reason=reason, revisit_at=at)
-    return Course(markets=SPOT, reason="back to spot when it is to be had (spot_fallback.return_after)")
+    return Course(markets=SPOT, reason="back to spot when it is available (spot_fallback.return_after)")
 
 
 def held_back(course: Course, running: Running, leave: Leave) -> Course:
@@ -427,4 +427,4 @@ def _drain(machine: str, reason: str) -> Termination:
     return Termination(instance_id=machine, cause=Cause.OTHER_MARKET, reason=reason, drain=True)
 
 
-_NOT_CHEAPER = "spot is not known to be cheaper than on demand: the cheapest that is to be had"
+_NOT_CHEAPER = "spot is not known to be cheaper than on demand: the cheapest available"

@@ -20,7 +20,7 @@ def why_launch(outlook: Outlook, tokens: Sequence[str]) -> str:
     price = "" if outlook.price_per_hour is None else f" at {outlook.price_per_hour:g} an hour"
     work = "1 waiting task" if len(tokens) == 1 else f"{len(tokens)} waiting tasks"
     where = f"{offer.instance_type} ({offer.slots} slots, {offer.market.value}, {offer.zone}){price}"
-    return f"{work} cannot use the machines that are there or coming; {where} is the cheapest that can be had"
+    return f"{work} cannot use the present or starting machines; {where} is the cheapest available"
 
 
 NAMED = 3
@@ -42,16 +42,14 @@ def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[s
     final = [offer_id for offer_id, each in sorted(blocks.items()) if each.misconfigured]
     if final and len(final) == len(pool.offers):
         found.append(
-            Note(subject="", text=f"the pool is misconfigured and asks for no machines: {why_blocked(blocks)}")
+            Note(subject="", text=f"the pool is misconfigured and requests no machines: {why_blocked(blocks)}")
         )
     else:
         found.extend(Note(subject="", text=f"offer {each} is not used: {obstacle(blocks[each])}") for each in final)
     suspects = [each.view.instance_id for each in standings if each.suspect]
     if suspects:
         names = ", ".join(suspects)
-        text = (
-            f"{names} are out of contact at the same time: nothing is given back, the master's network is the suspect"
-        )
+        text = f"{names} are out of contact at the same time: none is released, since the master's network may be the cause"
         found.append(Note(subject="", text=text))
     return found
 
@@ -66,7 +64,7 @@ def for_waiting(packing: Packing, machines: Mapping[str, InstanceView], now: dat
             found.extend(Note(subject=token, text=text) for token in tokens)
         elif view.joined_at is None:
             asked_s = seconds_between(view.requested_at, now)
-            text = f"waits for {name}, which was asked for {asked_s:.0f} s ago and has not joined yet"
+            text = f"waits for {name}, which was requested {asked_s:.0f} s ago and has not joined yet"
             found.extend(Note(subject=token, text=text) for token in tokens)
     return found
 
@@ -88,7 +86,7 @@ def for_unserved(
 def _why_unserved(pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block], alive: int) -> str:
     gang = each.gang
     if gang.slots == 0 and pool.max_aux_per_instance == 0:
-        return "needs no slots, and this pool takes no such work (max_aux_containers_per_agent is 0)"
+        return "needs no slots, and this pool accepts no such work (max_aux_containers_per_agent is 0)"
     offers = [offer for offer in pool.offers if offer.market in gang.markets]
     if not offers:
         return f"must not run on machines of this pool's market ({_markets(pool)})"
@@ -124,5 +122,5 @@ def _impossible(pool: PoolScaling, gang: Gang) -> str:
 def obstacle(each: Block) -> str:
     """Why an offer is not asked for, and when it will be."""
     if each.until is None:
-        return f"{each.reason}; not asked again until the configuration changes" if each.misconfigured else each.reason
-    return f"{each.reason}; asked again at {each.until:%H:%M:%S} UTC"
+        return f"{each.reason}; no request until the configuration changes" if each.misconfigured else each.reason
+    return f"{each.reason}; next request at {each.until:%H:%M:%S} UTC"

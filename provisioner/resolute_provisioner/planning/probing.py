@@ -66,5 +66,5 @@ def one_at_a_time(
     now = [
         each for each in now if on_probation(beliefs.get(each.offer_id)) or not held_back.intersection(each.gang_tokens)
     ]
-    text = "waits for the answer of offer {}, which was refused before and is asked for one machine first"
+    text = "waits for the answer of offer {}, which was refused before and gets a request for one machine first"
     return now, [Note(subject=token, text=text.format(offer_id)) for token, offer_id in sorted(waiting.items())]

@@ -27,7 +27,7 @@ def drains(instances: Sequence[InstanceView]) -> tuple[Termination, ...]:
         replacement = min(suited, key=lambda one: asked_for not in one.reserved_for, default=None)
         if replacement is not None:
             ready.remove(replacement)
-            reason = f"the cloud may take it back soon, and {replacement.instance_id} is there in its place"
+            reason = f"the cloud may reclaim it soon, and {replacement.instance_id} replaces it"
             found.append(Termination(instance_id=each.instance_id, cause=Cause.NOTICE, reason=reason, drain=True))
     return tuple(found)
 

@@ -366,7 +366,7 @@ async def test_two_agents_cannot_share_a_state_directory(master: LinkMaster, age
     second = AgentProcess(agent.settings)
     second.start()
     assert await second.ended() == 78
-    assert "belongs to another agent" in agent.log
+    assert "is in use by another agent" in agent.log
 
 
 async def test_output_is_readable_while_the_task_runs(master: LinkMaster, agent: AgentProcess) -> None:

@@ -128,7 +128,7 @@ async def test_a_forked_launcher_is_found_by_its_mark_and_ends_with_its_supervis
         end = await end_of(runtime, mark)
     assert (end.failure, end.message) == (
         FailureKind.TASK_ERROR,
-        "its supervisor was killed; how the task ended is not known",
+        "its supervisor was killed; the exit code of the task is unknown",
     )
     assert processes.marked(supervisor.MARK, mark) == []
 

@@ -46,15 +46,11 @@ async def test_what_is_not_kept_is_removed_when_the_experiment_ends(
     states = {number: (await shown(world, number))["state"] for number in range(1, 5)}
     assert states == {n: "STATE_COMPLETED" if n in left else "STATE_DELETED" for n in range(1, 5)}
     logs = await world.send("GET", f"/api/v1/trials/{trial.id}/logs?limit=100")
-    told = [
-        line for line in (await logs.text()).splitlines() if "is removed: it is not among those that are kept" in line
-    ]
+    told = [line for line in (await logs.text()).splitlines() if "is removed: its policy does not keep it" in line]
     assert len(told) == 4 - len(left)
     for number in range(1, 5):
         why = (await shown(world, number)).get("removal") or ""
-        assert (
-            "it is not among those that are kept (save_experiment_best" in str(why) if number not in left else why == ""
-        )
+        assert "its policy does not keep it (save_experiment_best" in str(why) if number not in left else why == ""
 
 
 async def test_while_it_runs_two_stay_at_least(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,9 +224,9 @@ async def test_a_request_that_is_too_large_is_refused_with_its_limit(tmp_path: P
 
 
 async def test_unknown_calls_and_methods_say_so(world: World) -> None:
-    assert "there is no call GET /api/v1/roles" in await world.error("GET", "/api/v1/roles", status=404)
+    assert "unknown call GET /api/v1/roles" in await world.error("GET", "/api/v1/roles", status=404)
     assert "use GET" in await world.error("POST", "/api/v1/me", status=405)
-    assert "there is no call" in await world.error("GET", "/nothing", status=404)
+    assert "unknown call" in await world.error("GET", "/nothing", status=404)
 
 
 class BrokenStore(MemoryStore):

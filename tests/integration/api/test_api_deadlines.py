@@ -48,7 +48,7 @@ async def test_the_job_says_why_it_waits_for_spot(tmp_path: Path) -> None:
         assert "ahead of its line to the deadline 2026-01-02 12:00 UTC: spot only" in await said(relaxed)
         assert "behind its line, and before the deadline 2026-01-01 10:00 UTC" in await said(urgent)
         assert "is for on demand: how long it takes until the deadline" in await said(unknown)
-        assert "is for on demand or spot: the cheapest that is to be had" in await said(free)
+        assert "is for on demand or spot: the cheapest available" in await said(free)
 
 
 async def test_the_log_says_when_a_deadline_has_no_effect(tmp_path: Path) -> None:

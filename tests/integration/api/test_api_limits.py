@@ -243,7 +243,7 @@ async def test_those_without_a_token_share_their_places(tmp_path: Path) -> None:
     async with an_api(tmp_path, admission=admission) as world:
         await world.get("/api/v1/master", token="")
         with admission.request(None, "127.0.0.1"):
-            assert "everybody without a token" in await world.error("GET", "/api/v1/master", token="", status=429)
+            assert "callers without a token" in await world.error("GET", "/api/v1/master", token="", status=429)
             await world.get("/api/v1/me")
         await world.get("/api/v1/master", token="")
 
@@ -269,7 +269,7 @@ def test_addresses_share_the_public_places_and_each_has_a_first() -> None:
     with ExitStack() as stack:
         for number in range(together):
             stack.enter_context(admission.request(None, f"10.0.0.{number // per_address}"))
-        with pytest.raises(LimitExceeded, match=f"your address has {per_address} requests"):
+        with pytest.raises(LimitExceeded, match=f"your address have {per_address} open requests"):
             admission.request(None, "10.0.0.1")
         for number in range(limits.MAX_FIRST_PUBLIC_REQUESTS):
             stack.enter_context(admission.request(None, f"10.1.{number // 250}.{number % 250}"))

@@ -68,7 +68,7 @@ async def test_an_explanation_says_so_and_what_to_do(world: World) -> None:
         told = await world.get(f"/api/v1/jobs/{id_}/explain")
         assert (told["state"], told["reason"]) == ("QUEUED", REASON.format(job=await job_of(world, id_)))
     paused = await world.get("/api/v1/jobs/3/explain")
-    assert paused["reason"] == "Its experiment is paused; `det experiment activate 3` lets it go on."
+    assert paused["reason"] == "Its experiment is paused; `det experiment activate 3` continues it."
     assert paused["details"] == [REASON.format(job=await job_of(world, 3))]
 
 

@@ -136,9 +136,9 @@ async def test_a_pool_that_can_never_hold_a_job_is_refused_and_what_runs_goes_on
     async with an_api(tmp_path, pools=TWO_POOLS, config=TWO_POOLS_CONFIG) as world:
         _, runs, _ = await world.started(await world.agent(slots=2), resources={"slots_per_trial": 2})
         text = await refused(world, jobId=runs.job_id, resourcePool="other")
-        assert "2 slots are more than pool 'other' can ever have (its agents have 0)" in text
+        assert "2 slots are more than pool 'other' can have (its agents have 0)" in text
         await AgentByHand(world.engine, "small-1", slots=1, pool=OTHER).register()
-        assert "can ever have (its agents have 1)" in await refused(world, jobId=runs.job_id, resourcePool="other")
+        assert "can have (its agents have 1)" in await refused(world, jobId=runs.job_id, resourcePool="other")
         now, job = world.engine.state.get(Allocation, runs.id), world.engine.state.get(Job, runs.job_id)
         assert now is not None and now.preempt is None and job is not None and job.pool == "default"
         # Of two machines with a slot each, but not on one of them.
@@ -167,7 +167,7 @@ async def test_a_job_whose_run_still_saves_in_the_pool_that_it_leaves_is_told_so
         for pools in ("", "&resourcePool=other"):
             (shown,) = (await world.get(f"/api/v1/job-queues?reasons=true{pools}"))["jobs"]
             assert shown["reason"] == (
-                "It was moved: its work in pool 'default' was asked to save and end, and then asks for slots here."
+                "It was moved: its work in pool 'default' is being preempted, and then requests slots here."
             )
             assert (shown["requestedSlots"], shown["allocatedSlots"]) == (2, 0)
             # In no order yet: 0 would be the place of the first.

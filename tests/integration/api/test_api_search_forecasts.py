@@ -69,12 +69,12 @@ async def test_agents_of_a_fixed_pool_have_no_price(world: World) -> None:
 @pytest.mark.parametrize(
     ("searcher", "said"),
     [
-        (EPOCHS, "how long one epoch of training takes is not known: earlier runs tell of batches, not of epochs"),
+        (EPOCHS, "how long one epoch of training takes is unknown: earlier runs report batches, not epochs"),
         (
             BATCHES,
             "no trial of an earlier experiment 'an experiment' has been trained in one run; give --seconds-per-unit",
         ),
-        ({"name": "random", "metric": "loss", "max_trials": 2}, "how long one unit of training takes is not known"),
+        ({"name": "random", "metric": "loss", "max_trials": 2}, "how long one unit of training takes is unknown"),
     ],
 )
 async def test_what_is_not_known_is_said_in_words(world: World, searcher: dict[str, Any], said: str) -> None:

@@ -99,7 +99,7 @@ async def test_a_trial_waits_without_slots_until_it_is_promoted(world: World) ->
     shown = await world.get(f"/api/v1/experiments/{first.experiment_id}/search")
     assert shown["bestTrialId"] == first.id
     assert [each["metric"] for each in shown["trials"]] == [0.05, 0.2]
-    assert shown["trials"][1]["reason"] == "it was stopped at rung 0 (5): place 2, not promoted"
+    assert shown["trials"][1]["reason"] == "it was stopped at rung 0 (5): rank 2, not promoted"
 
 
 async def test_a_length_is_completed_once_and_repeats_are_harmless(world: World) -> None:
@@ -192,7 +192,7 @@ async def test_a_preview_says_how_many_trials_train_how_far(
     [
         ({"searcher": {**BY_TIME, "max_time": 0}}, "searcher.max_time: must be at least 1"),
         ({"searcher": {**BY_TIME, "num_rungs": 1000}}, "1000 rungs are over the limit"),
-        ({"searcher": {"name": "grid", "metric": "loss"}}, "grid search has nothing to search"),
+        ({"searcher": {"name": "grid", "metric": "loss"}}, "grid search has no hyperparameter to search"),
         (
             {
                 "searcher": {"name": "grid", "metric": "loss"},
@@ -221,7 +221,7 @@ async def test_people_see_how_likely_the_search_goes_on_with_a_trial(world: Worl
     waits, fresh = (next(each for each in shown if each["trialId"] == trial.id) for trial in (first, second))
     assert (waits["state"], waits["likelihood"]) == ("waiting", None)
     assert (fresh["state"], fresh["likelihood"]) == ("training", 0.5)
-    assert fresh["reason"] == "it has told no result yet, and trains for rung 0 (5)"
+    assert fresh["reason"] == "it has reported no result yet, and trains for rung 0 (5)"
     await Script(world, second).complete(5, 0.1)
     shown = (await world.get(f"/api/v1/experiments/{first.experiment_id}/search"))["trials"]
     assert next(each for each in shown if each["trialId"] == second.id)["likelihood"] == 1.0

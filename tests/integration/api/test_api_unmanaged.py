@@ -157,7 +157,7 @@ async def test_what_runs_elsewhere_is_not_controlled_from_here(world: World) -> 
         ("POST", f"/api/v1/trials/{managed.id}/start", {"resume": True}, "run by this cluster"),
         ("POST", "/api/v1/trials", {"experimentId": managed.experiment_id, "unmanaged": True}, "not unmanaged"),
         ("POST", "/api/v1/trials", {"experimentId": experiment}, "unmanaged true"),
-        ("PATCH", f"/api/v1/trials/{id_}", {"state": "STATE_STOPPING_KILLED"}, "not for trials to say"),
+        ("PATCH", f"/api/v1/trials/{id_}", {"state": "STATE_STOPPING_KILLED"}, "cannot be reported by a trial"),
     ):
         assert named in await world.error(method, path, body, status=400)
     assert "experiment '77'" in await world.error(

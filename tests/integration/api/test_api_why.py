@@ -130,11 +130,11 @@ async def test_the_queue_says_why_each_job_waits_as_the_explanation_of_it_does(t
             "3": "It waits for 2 slot(s): no slot is free, and this pool does not preempt.",
             "4": "It can never start here: it needs 64 slots on whole machines of one size, and the pool's machines by slots "
             "are: 1 of 2.",
-            "5": "It waits for 1 slot(s): no agent of the pool takes work, and the pool launches no machines.",
+            "5": "It waits for 1 slot(s): no agent of the pool accepts work, and the pool launches no machines.",
         }
         assert set(await listed(world, "job-queues-v2?limit=2&offset=1")) == {"2", "3"}
         answer = await world.get(f"/api/v1/jobs/{paused['id']}/explain")
-        assert answer["reason"] == "Its experiment is paused; `det experiment activate 6` lets it go on."
+        assert answer["reason"] == "Its experiment is paused; `det experiment activate 6` continues it."
 
 
 async def test_an_explanation_takes_the_number_of_an_experiment_and_names_those_of_others(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shel
     # A master that foresees nothing.
     assert "Expected Start" not in det.ok("job", "list")
     master.starts = first
-    assert "is being foreseen for the first time" in det.ok("job", "list")
+    assert "are being estimated for the first time" in det.ok("job", "list")
     master.starts = told
     people = det.ok("job", "list")
     assert "2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000" in people
@@ -222,7 +222,7 @@ def test_the_list_of_jobs_is_shown_although_starts_are_not_known(det: Shell, mas
     master.starts_errors = {"broken": ResoluteError("it failed"), "gone": NotFound("resource pool", "gone")}
     shown = det.ok("job", "list")
     assert all(f"in-{pool}" in shown for pool in pools) and "2026-01-01 12:00:00+0000" in shown
-    assert "jobs of pool broken start is left out: it failed" in det.err and "gone" not in det.err
+    assert "starts in pool broken are missing: it failed" in det.err and "gone" not in det.err
     # Whoever asks for starts is told that they are not to be had.
     assert det("job", "list", "--starts") == 1 and "it failed" in det.err
     master.starts_errors = dict.fromkeys(pools, ResoluteError("it failed"))
@@ -267,7 +267,7 @@ def test_a_price_that_nobody_knows_is_unknown(det: Shell, monkeypatch: pytest.Mo
     monkeypatch.setattr(cli_master, "an_instance", lambda: replace(cli_messages.an_instance(), price_per_hour=None))
     listed, books = det.ok("instance", "list"), det.ok("ledger")
     assert "unknown" in listed and "0.0000" not in listed
-    assert "unknown" in books and "0.000000" not in books and "No price is known for" in books
+    assert "unknown" in books and "0.000000" not in books and "The price is unknown for" in books
     assert [each["pricePerHour"] for each in json.loads(det.ok("instance", "list", "--json"))] == [None]
 
 

@@ -83,7 +83,7 @@ async def test_json_csv_and_one_experiment(det: Shell) -> None:
     assert sum(float(row["cost"]) for row in rows) == pytest.approx(1.8)
     one = await det("cost", "--experiment", "1")
     assert "1.7000" in one and "no limit" in one
-    assert "goes with no --by" in await det("cost", "--experiment", "1", "--by", "user", code=2)
+    assert "excludes --by" in await det("cost", "--experiment", "1", "--by", "user", code=2)
     assert "no time; write 2026-05-01" in await det("cost", "--since", "yesterday", code=1)
 
 

@@ -32,7 +32,7 @@ def det(world: World, tmp_path: Path) -> Shell:
 async def test_files_of_checkpoints_are_verified_fetched_and_removed(world: World, det: Shell, tmp_path: Path) -> None:
     await with_checkpoints(world, tmp_path / "storage", 2)
     said = await det("checkpoint", "verify", UUIDS[1])
-    assert "is what was saved: 3 file(s)" in said and "sizes and hashes" in said
+    assert "is as it was saved: 3 file(s)" in said and "sizes and hashes" in said
     assert (await det("checkpoint", "download", UUIDS[1], "-q", "-o", str(tmp_path / "copy"))).strip() == str(
         tmp_path / "copy"
     )
@@ -113,7 +113,7 @@ async def test_a_search_is_previewed(det: Shell, tmp_path: Path) -> None:
     config.write_text("name: s\nentrypoint: x\nsearcher: {name: random, metric: loss, max_trials: 4}\n")
     said = await det("preview-search", str(config))
     assert "random" in said and "Trials" in said and "Training Time" in said
-    assert "Expected time and cost on pool default: unknown: how long one unit of training takes is not known" in said
+    assert "Expected time and cost on pool default: unknown: how long one unit of training takes is unknown" in said
     assert "give --seconds-per-unit" in said
     said = await det(
         "preview-search", str(config), "--config", "searcher.max_length.batches=10", "--seconds-per-unit", "9"
@@ -150,7 +150,7 @@ async def test_the_master_s_log_is_set_until_its_next_start(det: Shell) -> None:
     plain, red = terminal.getvalue().splitlines()
     assert "without colours" in plain and "\x1b" not in plain
     assert "with colours" in red and red.startswith("\x1b[31m")
-    assert "nothing is to be set" in await det("master", "config", "set", code=2)
+    assert "nothing to set" in await det("master", "config", "set", code=2)
 
 
 async def test_what_was_removed_is_shown_with_its_reason(world: World, det: Shell, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_what_was_removed_is_shown_with_its_reason(world: World, det: Shel
     assert "Removed Because" in listed
     rows = {row["uuid"]: row.get("removal") for row in await det.json("checkpoint", "list", number, "--all")}
     counts = "save_experiment_best 0, save_trial_best 1, save_trial_latest 2"
-    why = f"it is not among those that are kept ({counts}), and nothing refers to it"
+    why = f"its policy does not keep it ({counts}), and nothing refers to it"
     assert rows[UUIDS[1]] == rows[UUIDS[2]] == why
     assert (rows[UUIDS[3]], rows[UUIDS[4]]) == ("on request", "files that match **/*.pt, on request")
     assert "DELETED" in await det("checkpoint", "describe", UUIDS[1])

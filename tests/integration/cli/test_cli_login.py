@@ -44,9 +44,11 @@ def test_an_ended_token_is_dropped_and_replaced(det: Shell, master: FakeMaster) 
 def test_nobody_is_asked_where_there_is_no_terminal(det: Shell) -> None:
     del det.environ["DET_PASS"]
     assert det("-u", "determined", "e", "list") == 1
-    assert "there is no terminal to ask at" in det.err
+    assert "there is no terminal for a prompt" in det.err
     assert det("user", "login", "determined") == 1
-    assert det.err.endswith("there is no terminal to ask at; set DET_USER and DET_PASS\n"), "no advice to do the same"
+    assert det.err.endswith("there is no terminal for a prompt; set DET_USER and DET_PASS\n"), (
+        "no advice to do the same"
+    )
 
 
 def test_the_flag_names_the_user(det: Shell, master: FakeMaster) -> None:

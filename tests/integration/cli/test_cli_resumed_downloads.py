@@ -102,7 +102,7 @@ async def test_what_a_killed_client_had_is_kept(det: Shell, world: World, front:
 async def test_a_checkpoint_that_changed_meanwhile_is_fetched_anew(det: Shell, front: CutFront, tmp_path: Path) -> None:
     front.cut_after.append(100_000)
     det.environ["DET_RETRY_CONFIG"] = '{"total": 0}'
-    assert "give the same command again to go on" in await det(*command(tmp_path / "copy"), code=1)
+    assert "repeat the command to continue" in await det(*command(tmp_path / "copy"), code=1)
     other = b"y" * len(FILES["state"])
     state = tmp_path / "storage" / UUIDS[1] / "state"
     state.write_bytes(other)

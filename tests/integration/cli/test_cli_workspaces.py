@@ -79,7 +79,7 @@ async def test_an_account_of_the_machines_is_linked_shown_and_taken_away(det: Sh
     [
         (("--agent-uid", "1"), "--agent-user, --agent-gid, --agent-group: missing"),
         ((), "give all of --agent-uid"),
-        ((*ACCOUNT, "--remove"), "no other one with it"),
+        ((*ACCOUNT, "--remove"), "excludes a new one"),
         (("--agent-uid", "-1", *ACCOUNT[2:]), "agentUserGroup.agentUid: -1 must be a number from 0 to 4294967294"),
         ((*ACCOUNT[:3], "a:0:0", *ACCOUNT[4:]), "agentUserGroup.agentUser: 'a:0:0' must be the name"),
         ((*ACCOUNT[:7], "x\ny"), "agentUserGroup.agentGroup: 'x"),

@@ -251,7 +251,7 @@ def test_a_cluster_that_knows_something_does_not_begin_anew_in_another_database(
     cluster_up(plan)
     cluster_down(plan.directory)
     with pytest.raises(
-        InvalidInput, match=r"keeps its state in SQLite, .* in postgresql://r@db:5432/resolute; leave out --db-url"
+        InvalidInput, match=r"keeps its state in SQLite; .* in postgresql://r@db:5432/resolute; leave out --db-url"
     ):
         cluster_up(replace(plan, database=database))
     assert cluster_up(plan).lives
@@ -304,7 +304,7 @@ def test_a_cluster_that_runs_with_other_flags_says_what_differs(plan: ClusterPla
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("cluster-up", "--db-password", "x"), "--db-password: goes with --db-url"),
+        (("cluster-up", "--db-password", "x"), "--db-password: requires --db-url"),
         (("master-up", "--initial-user-password", "short"), "--initial-user-password is too weak"),
         (
             ("cluster-up", "--det-version", "0.38.1"),
@@ -313,8 +313,14 @@ def test_a_cluster_that_runs_with_other_flags_says_what_differs(plan: ClusterPla
         (("agent-up", "m", "--det-version", "9"), "--det-version 9"),
         (("master-up", "--image-repo-prefix", "us"), "--image-repo-prefix: master and agent run as processes"),
         (("agent-up", "m", "--enterprise-edition"), "--enterprise-edition"),
-        (("cluster-up", "--master-config-path", "m.yaml", "--gpu"), "--gpu goes with our configuration"),
-        (("master-up", "--master-config-path", "m.yaml", "--db-url", "x"), "--db-url goes with our configuration"),
+        (
+            ("cluster-up", "--master-config-path", "m.yaml", "--gpu"),
+            "--gpu applies to the generated configuration only",
+        ),
+        (
+            ("master-up", "--master-config-path", "m.yaml", "--db-url", "x"),
+            "--db-url applies to the generated configuration only",
+        ),
         (("agent-down", "--all", "--agent-name", "a"), "--all and --agent-name"),
     ],
 )

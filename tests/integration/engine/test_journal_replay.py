@@ -117,9 +117,9 @@ def _tells_what_was_changed(dead: Dead, config_file: Path, out: Path) -> None:
     dead.ask("update journal set entropy = 'another' where sequence > 20")
     changed = replay(dead.database, config_file)
     assert changed.returncode == 1
-    assert "came out otherwise" in changed.stdout
+    assert "differs: recorded" in changed.stdout
     told = simulated(dead.database, config_file, "--json", str(out))
-    assert told.returncode == 1 and "came out otherwise" in told.stdout and "--config-file" in told.stdout
+    assert told.returncode == 1 and "differs: recorded" in told.stdout and "--config-file" in told.stdout
     report = json.loads(out.read_text())
     # Not every cycle draws on its entropy.
     assert report["as_recorded"] is False and report["divergence"]["sequence"] == report["cycles"] + 1 > 20

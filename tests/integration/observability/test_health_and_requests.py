@@ -59,7 +59,7 @@ async def test_probes_say_how_each_part_is_until_the_master_stops(tmp_path: Path
             serving.stop()
             status, body = await asked(server, http, "/ready")
             assert (status, body["stage"]) == (503, "stopping")
-            assert body["parts"]["master"] == {"ok": False, "message": "the master has been asked to stop"}
+            assert body["parts"]["master"] == {"ok": False, "message": "the master is stopping"}
             assert (await asked(server, http, "/info"))[0] == 200  # what is under way is finished
 
 

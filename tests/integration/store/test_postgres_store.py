@@ -78,7 +78,7 @@ async def test_a_database_of_an_older_version_is_upgraded_with_what_is_in_it(
 
 async def test_a_database_of_something_else_is_left_alone(postgres: PostgresServer, address: PostgresAddress) -> None:
     postgres.execute("CREATE TABLE pets (name text)", address.name)
-    with pytest.raises(FailedPrecondition, match=r"something else \(it has the tables pets\).*\(db.name\)"):
+    with pytest.raises(FailedPrecondition, match=r"belongs to another program \(it has the tables pets\).*\(db.name\)"):
         await PostgresStore.open_at(address)
 
 

@@ -107,7 +107,7 @@ async def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path: 
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE photos (id INTEGER)")
     connection.close()
-    with pytest.raises(FailedPrecondition, match=r"photos\.db is a database of something else .*photos.*db\.path"):
+    with pytest.raises(FailedPrecondition, match=r"photos\.db belongs to another program .*photos.*db\.path"):
         await SqlStore.open(url(path))
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("photos",)]
@@ -232,7 +232,7 @@ async def test_a_full_disk_is_named_and_leaves_nothing(store: SqlStore, tmp_path
     database = store._database
     assert isinstance(database, SqliteDatabase)
     await database.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count=1").scalar())
-    with pytest.raises(Unavailable, match=r"master\.db did not take the change.*free space"):
+    with pytest.raises(Unavailable, match=r"master\.db did not store the change.*free space"):
         await store.commit(a_change(2, upserts=(a_counter(value=2),), logs=(a_line("k", log="x" * 1_000_000),)))
     loaded = await store.load()
     assert (loaded.sequence, loaded.entities) == (1, (a_counter(value=1),))

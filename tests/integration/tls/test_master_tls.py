@@ -195,7 +195,7 @@ def test_what_cannot_be_served_is_refused_by_its_key(tmp_path: Path) -> None:
         made(tmp_path, cert=str(nothing), key=str(nothing))
     for given, named in (
         ({"cert": "a.pem"}, "cert and key"),
-        ({"ca": "a.pem"}, "goes with cert"),
+        ({"ca": "a.pem"}, "requires cert"),
         ({"names": ["not a name"]}, "must be the name of a host"),
     ):
         with pytest.raises(InvalidInput, match=named):

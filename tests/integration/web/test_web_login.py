@@ -21,7 +21,7 @@ async def test_the_front_door_leads_people_to_the_login_and_on_to_the_page_that_
 
 async def test_a_program_at_the_root_is_told_that_there_is_no_call(browser: Browser) -> None:
     answer = await browser.world.call("GET", "/", status=404)
-    assert answer == {"message": "there is no call GET /"}
+    assert answer == {"message": "unknown call GET /"}
 
 
 @pytest.mark.parametrize("next_", ["//evil.example", "https://evil.example", "/\\evil", "/det/../\\x", "/api/v1/me"])

@@ -128,7 +128,7 @@ def test_a_machine_without_gpus_offers_its_processor_or_nothing(machine: Tools) 
     with pytest.raises(InvalidInput, match="slot_type: 'tpu'"):
         machine.detect("tpu")
     for slot_type, missing in (("cuda", "nvidia-smi"), ("rocm", "rocm-smi")):
-        with pytest.raises(DetectionFailed, match=f"{missing}.*{slot_type} asks for its devices"):
+        with pytest.raises(DetectionFailed, match=f"{missing}.*{slot_type} requires its devices"):
             machine.detect(slot_type)
 
 
@@ -227,7 +227,7 @@ def test_a_gpu_that_is_lost_is_left_out_and_said(machine: Tools, text: str, capl
             9,
             "modprobe nvidia",
         ),
-        ("Failed to initialize NVML: Insufficient Permissions", 4, "may open /dev/nvidia"),
+        ("Failed to initialize NVML: Insufficient Permissions", 4, "with access to /dev/nvidia"),
         ("Failed to initialize NVML: Unknown Error", 255, "reset the GPU or reboot"),
         ("No devices were found", 6, "set slot_type to cpu"),
         ("", 0, "lists no GPU"),

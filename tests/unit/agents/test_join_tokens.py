@@ -170,7 +170,7 @@ async def test_a_machine_that_was_given_up_before_it_joined_cannot_join_any_more
         stopped = master.engine.state.get(Instance, given_up.id)
         assert stopped is not None and stopped.intent is Intent.STOP
         answer = await master.answer(hello)
-        assert isinstance(answer, Refused) and answer.final and "not wanted any more" in answer.reason
+        assert isinstance(answer, Refused) and answer.final and "no longer needed" in answer.reason
 
 
 # ------------------------------------------------------------------------------------------------- the machine's side

@@ -13,9 +13,9 @@ from support.stores import an_experiment
 @pytest.mark.parametrize(
     ("state", "told"),
     [
-        (ExperimentState.ACTIVE, "It is between two runs: nothing of it waits or runs at the moment."),
-        (ExperimentState.PAUSED, "Its experiment is paused; `det experiment activate 3` lets it go on."),
-        (ExperimentState.STOPPING_KILLED, "Its experiment is STOPPING_KILLED: nothing of it starts any more."),
+        (ExperimentState.ACTIVE, "It is between two runs: none of its allocations is pending or running."),
+        (ExperimentState.PAUSED, "Its experiment is paused; `det experiment activate 3` continues it."),
+        (ExperimentState.STOPPING_KILLED, "Its experiment is STOPPING_KILLED: no further allocation of it starts."),
     ],
 )
 def test_a_job_that_asks_for_nothing_says_what_its_experiment_does(state: ExperimentState, told: str) -> None:

@@ -152,9 +152,13 @@ def test_files_that_are_not_sent_are_warned_of() -> None:
     config = {"entrypoint": "python3 train.py"}
     assert missing_files(config, {"train.py", "data.csv"}) is None
     nothing = missing_files(config, ())
-    assert nothing is not None and "no file is sent; name the directory" in nothing and "--include train.py" in nothing
+    assert (
+        nothing is not None
+        and "no file is submitted; name the directory" in nothing
+        and "--include train.py" in nothing
+    )
     other = missing_files(config, {"main.py"})
-    assert other is not None and "'train.py', which is not among the files that are sent" in other
+    assert other is not None and "'train.py', which is not among the submitted files" in other
 
 
 LOGGED_IN = "Invocation.api = lambda self: None;"

@@ -62,7 +62,7 @@ def test_a_plan_is_printed_with_its_reasons(file: str) -> None:
     assert det("job", "schedule", "--snapshot", file) == (
         0,
         "Pool default at 2026-01-01T00:00:00+00:00:\n"
-        "  ask old to save and end: its slots go to new, which has priority 42 before 90\n"
+        "  preempt old: its slots go to new, which has priority 42 before 90\n"
         "  keep a1 (2 slot(s)) for new until the preempted allocations have ended\n"
         "Waiting:\n"
         "  new of job new: It waits for 2 slot(s) on a1: old must end first.\n",
@@ -85,7 +85,7 @@ def test_a_job_of_the_file_is_explained(file: str) -> None:
         "Job new is QUEUED: It waits for 2 slot(s): a1 is kept for it until enough of the work there has ended, and this "
         "pool does not preempt."
     )
-    assert "  - old of job low, which has 4 slot(s) on a1" in out
+    assert "  - old of job low, which holds 4 slot(s) on a1" in out
     assert "  - one more agent of 4 slot(s): now" in out
 
 
@@ -93,7 +93,7 @@ def test_a_job_that_the_file_lacks_is_told_with_those_that_it_has(file: str) -> 
     code, _, err = det("job", "schedule", "--snapshot", file, "--explain", "2")
     assert (code, err) == (
         1,
-        "Failed to decide on a snapshot as the scheduler would, with no need of a master: job '2' not found; the jobs with work "
+        "Failed to run the scheduler on a snapshot, without a master: job '2' not found; the jobs with work "
         "in the file are low, new\n",
     )
 
@@ -101,12 +101,12 @@ def test_a_job_that_the_file_lacks_is_told_with_those_that_it_has(file: str) -> 
 @pytest.mark.parametrize(
     ("supply", "told"),
     [
-        ({}, "tell the provisioner that machines are wanted for new"),
-        ({"room": 0}, "ask for no machines, though some would be of use for new: the pool is at its maximum"),
-        ({"room": 0, "reason": "its budget is used up"}, "some would be of use for new: its budget is used up"),
+        ({}, "request machines for new"),
+        ({"room": 0}, "request no machines, although new could use some: the pool is at its maximum"),
+        ({"room": 0, "reason": "its budget is used up"}, "although new could use some: its budget is used up"),
         (
             {"offers": {"big": {"slots": 8, "available": False}}},
-            "some would be of use for new: none is offered for now",
+            "although new could use some: none is offered for now",
         ),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "pool.json"
     path.write_text(json.dumps(SNAPSHOT), encoding="utf-8-sig")
     code, out, err = det("job", "schedule", "--snapshot", str(path))
-    assert (code, err) == (0, "") and "ask old to save and end" in out
+    assert (code, err) == (0, "") and "preempt old" in out
 
 
 def test_nothing_that_serves_is_needed(file: str) -> None:
@@ -158,7 +158,7 @@ def test_nothing_that_serves_is_needed(file: str) -> None:
         f"sys.exit(main(['job', 'schedule', '--snapshot', {file!r}]))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "") and "ask old to save and end" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "") and "preempt old" in done.stdout
 
 
 def test_an_explanation_reads_from_the_reason_to_what_would_start_it() -> None:
@@ -189,16 +189,16 @@ def test_an_explanation_reads_from_the_reason_to_what_would_start_it() -> None:
         "Job j is QUEUED: It waits.",
         "  - A fact.",
         "Ahead of it: j0, j1, j2, j3, j4, j5, j6, j7 and 1 more",
-        "In its way; without all of this it would start now:",
+        "Blocked by the following; without all of it, the job would start now:",
         "  - its job's max_slots of 4",
         "  - agent c, which is draining",
         "  - agents that are blocked for it: d",
-        "  - r.1 of job k, which is leaving 2 slot(s) on a, b",
-        "  - 40 that would take the room first (q.1, q.2 and 38 more)",
-        "Would start it:",
+        "  - r.1 of job k, which is vacating 2 slot(s) on a, b",
+        "  - 40 that would get the slots first (q.1, q.2 and 38 more)",
+        "Changes that would start it:",
         "  - priority 41 instead of 42: when r.1 has saved and ended",
         "  - 2 slot(s) instead of 4: now",
-        "Not found out: something.",
+        "Not determined: something.",
     ]
 
 
@@ -219,8 +219,8 @@ def test_the_experiment_of_an_id_is_told_at_its_first_mention() -> None:
     assert list(explanation_lines(answer)) == [
         "Job j (experiment 3, mine) is QUEUED: It waits for 2 slot(s) on a1: r.1 (experiment 2, theirs) must end first.",
         "Ahead of it: k (experiment 2, theirs), kk",
-        "In its way; without all of this it would start now:",
-        "  - r.1 of job k, which has 2 slot(s) on no agent",
+        "Blocked by the following; without all of it, the job would start now:",
+        "  - r.1 of job k, which holds 2 slot(s) on no agent",
     ]
 
 
@@ -230,14 +230,14 @@ def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> Non
     answer = ExplainJobResponse(job_id="j", state="queued", reason="It waits.", start=known)
     assert (
         "Expected to start 2026-01-01 12:00:00+0000 (with 82 to 90 %: 2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000); "
-        "rests on 20 courses."
+        "based on 20 courses."
     ) in list(explanation_lines(answer))
     assert start_cells(known) == ("2026-01-01 12:00:00+0000", "2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000")
     open_end = replace(known, latest=None)
     assert start_cells(open_end)[1].endswith("to later")
     unknown = replace(answer, start=JobStart(basis="only 3 run(s) have ended"))
-    assert "When it will start cannot be said: only 3 run(s) have ended." in list(explanation_lines(unknown))
-    assert start_cells(unknown.start) == ("cannot be foreseen", "only 3 run(s) have ended")
+    assert "No estimate of its start: only 3 run(s) have ended." in list(explanation_lines(unknown))
+    assert start_cells(unknown.start) == ("unknown", "only 3 run(s) have ended")
 
 
 def test_a_job_that_came_after_its_pool_was_foreseen_is_told_so() -> None:
@@ -247,8 +247,8 @@ def test_a_job_that_came_after_its_pool_was_foreseen_is_told_so() -> None:
     start = PoolStart(job_id="known", allocation_id="k.1", start=JobStart(basis="only 3 run(s) have ended"))
     found = Starts(answers={late.resource_pool: GetPoolStartsResponse(starts=(start,))})
     assert found.cells([known, late, runs, replace(elsewhere, resource_pool="failed"), None]) == [
-        ("cannot be foreseen", "only 3 run(s) have ended"),
-        ("not foreseen yet", "ask again in a few seconds"),
+        ("unknown", "only 3 run(s) have ended"),
+        ("no estimate yet", "try again in a few seconds"),
         ("", ""),
         ("", ""),
         ("", ""),

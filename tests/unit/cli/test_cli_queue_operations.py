@@ -32,7 +32,7 @@ def test_operations(text: str, change: QueueControl) -> None:
         ("j.priority=", "write it as"),
         (".priority=1", "write it as"),
         ("j.priority=high", "priority takes a number, not 'high'"),
-        ("j.colour=red", "there is no operation 'colour'; use priority, weight, resource-pool, ahead-of, behind-of"),
+        ("j.colour=red", "unknown operation 'colour'; use priority, weight, resource-pool, ahead-of, behind-of"),
     ],
 )
 def test_what_cannot_be_read(text: str, advice: str) -> None:

@@ -140,5 +140,5 @@ def test_the_readme_shows_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch)
     shares = (None, "43.1%", "32.3%", "0.5%", "0.0%", "24.2%", None, None)
     rows = [("default-1-286b40e5", "default", 1, *spent), ("total", None, None, *spent), ("share", None, None, *shares)]
     titles = ("Instance", "Resource Pool", "Slots", "Paid", "Useful", "Starting", "Checkpointing", "Lost", "Idle")
-    text = "Slot-seconds, by what they were spent on"
+    text = "Slot-seconds by purpose"
     assert sample("det ledger") == drawn((*titles, "Cost", "Steps Lost"), rows, text)

@@ -50,7 +50,7 @@ async def test_a_scaling_decision_is_made_anew_when_its_time_has_come() -> None:
         clock.set(decided.revisit_at)
         await engine.submit(Reconsider())
         (instance,) = engine.state.all(Instance)
-        assert "nothing has run on it" in instance.stop_reason
+        assert "it has been idle" in instance.stop_reason
 
 
 async def test_a_journal_replays_from_each_of_its_snapshots_while_decisions_are_kept() -> None:

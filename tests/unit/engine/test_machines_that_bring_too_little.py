@@ -58,7 +58,7 @@ async def test_the_next_offer_is_asked_when_a_machine_does_not_hold_what_it_is_f
         assert allocation.assigned_at is not None
         block = risk.block(_belief(engine, "cheap"), clock.now())
         assert block is not None
-        assert block.reason == f"the last machine joined with {brought} of 8 slots, too few for what it was asked for"
+        assert block.reason == f"the last machine joined with {brought} of 8 slots, fewer than its offer has"
 
 
 async def test_each_machine_in_a_row_that_is_too_small_makes_the_next_one_wait_longer() -> None:

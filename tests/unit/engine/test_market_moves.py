@@ -226,7 +226,7 @@ async def test_a_machine_at_risk_is_left_when_its_replacement_has_joined(cloud: 
     assert allocation(cloud).preempt is None, "nothing is certain"
     fresh = await cloud.boot("spot")  # the newest that was asked for
     assert fresh.id != risky.id
-    assert "is there in its place" in (allocation(cloud).preempt or pytest.fail()).reason
+    assert "replaces it" in (allocation(cloud).preempt or pytest.fail()).reason
     await cloud.engine.submit(AcknowledgePreemption(allocation=allocation(cloud).id))
     await risky.report(container, ContainerState.TERMINATED, Exit(code=0))
     assert len(fresh.containers()) == 1

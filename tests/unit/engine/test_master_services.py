@@ -87,8 +87,8 @@ async def ends() -> None:
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        (fails, "engine has ended by itself: OSError: no space left on device"),
-        (ends, "engine has ended by itself without an error"),
+        (fails, "engine ended unexpectedly: OSError: no space left on device"),
+        (ends, "engine ended unexpectedly without an error"),
     ],
 )
 async def test_a_part_that_ends_by_itself_ends_the_master_with_the_reason(part: object, message: str) -> None:
@@ -138,7 +138,7 @@ async def test_a_master_that_loses_a_part_closes_the_links_of_agents_and_ends_wi
             told.append(await link.receive())
         assert isinstance(decode_master_frame(told[0].data), Welcome)
         assert (told[-1].type, told[-1].data) == (WSMsgType.CLOSE, WSCloseCode.OK), "the link was cut"
-        with pytest.raises(Unavailable, match="sweep of connections has ended by itself: CancelledError"):
+        with pytest.raises(Unavailable, match="sweep of connections ended unexpectedly: CancelledError"):
             await master
 
 

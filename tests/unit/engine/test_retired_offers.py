@@ -75,7 +75,7 @@ async def test_machines_of_a_retired_offer_work_on_and_are_not_bought_again() ->
         await engine.submit(Reconsider())
         (machine,) = engine.state.all(Instance)
         assert machine.intent is Intent.STOP
-        assert "nothing has run on it" in machine.stop_reason
+        assert "it has been idle" in machine.stop_reason
         await an_experiment(engine, await a_user(engine, "grace"))
         bought = [i.offer_id for i in engine.state.all(Instance) if i.intent is Intent.RUN]
         assert bought == [NEW.offer_id]

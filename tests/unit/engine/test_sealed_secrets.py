@@ -261,7 +261,7 @@ async def test_the_sealing_key_is_replaced_and_the_old_one_opens_nothing_any_mor
 async def test_a_lost_key_is_given_up_by_command_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret = await sealed_cluster(tmp_path)
     assert await in_thread(*flags(tmp_path), "--give-up-lost-key") == 1
-    assert "there is nothing to give up" in capsys.readouterr().err
+    assert "there are none to discard" in capsys.readouterr().err
     (tmp_path / "seal.key").unlink()
     assert await in_thread(*flags(tmp_path)) == 1
     assert "there is no such file" in capsys.readouterr().err

@@ -68,6 +68,6 @@ async def test_of_two_that_fit_the_second_is_told_that_the_machines_go_to_the_fi
         await an_experiment(engine, owner, a_config(slots=8))
         second = await an_experiment(engine, owner, a_config(slots=4))
         assert await reason(engine, second) == (
-            "It waits for 4 slot(s): no agent of the pool takes work, the 2 starting machine(s) are for work that comes "
-            "before it, and no machine is available (the pool has its 2 machine(s))."
+            "It waits for 4 slot(s): no agent of the pool accepts work, the 2 starting machine(s) are for earlier "
+            "work, and no machine is available (the pool has its 2 machine(s))."
         )

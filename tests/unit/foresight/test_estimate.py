@@ -135,13 +135,13 @@ def test_a_course_that_never_comes_to_rest_is_left_out_and_the_answer_says_so(ev
     waits = _submit(pool, "next")
     found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, decider=Restless(every=every))[waits]
     assert found.expected_at == NOW + timedelta(hours=1)
-    assert found.basis.startswith(f"{left} of 19 courses (the others came to no rest) of the present queue, with ")
+    assert found.basis.startswith(f"{left} of 19 courses (the others did not settle) of the present queue, with ")
 
 
 def test_nothing_is_said_when_too_few_courses_come_to_rest() -> None:
     pool = _busy()
     _submit(pool, "next")
-    with pytest.raises(CourseStuck, match="19 of 19 courses: the decider does not come to rest at 0 s"):
+    with pytest.raises(CourseStuck, match="19 of 19 courses: the decisions do not settle at 0 s"):
         estimates(pool, _past(*[7200.0] * LEAST), seed=1, decider=Restless(every=1))
 
 
@@ -304,7 +304,7 @@ def test_a_pool_that_asks_for_no_machines_says_so() -> None:
         pool.beliefs["o"] = OfferBelief(offer_id="o", **lesson)  # type: ignore[arg-type]
         found = estimates(pool, _past(*[60.0] * LEAST), seed=1)[waits]
         assert found.expected_at is None and found.earliest is None and found.latest is None
-        assert "the pool asks for no others" in found.basis
+        assert "the pool requests no others" in found.basis
         assert str(lesson.get("misconfigured") or lesson["last_message"]) in found.basis
 
 

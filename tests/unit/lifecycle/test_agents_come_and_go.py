@@ -133,12 +133,12 @@ def test_the_order_in_which_an_agent_lists_its_devices_means_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"devices": (device(1),)}, "the agent came back without the devices of slots [0]"),
+        ({"devices": (device(1),)}, "the agent reconnected without the devices of slots [0]"),
         (
             {"devices": (replace(device(0), uuid="another"), device(1))},
-            "the agent came back without the devices of slots [0]",
+            "the agent reconnected without the devices of slots [0]",
         ),
-        ({"pool": PoolName("other")}, "the agent came back in pool other"),
+        ({"pool": PoolName("other")}, "the agent reconnected in pool other"),
     ],
 )
 def test_what_ran_on_an_agent_that_is_another_one_now_has_failed_with_the_machine(

@@ -318,8 +318,7 @@ def test_a_machine_that_could_not_be_paid_for_long_enough_is_not_begun() -> None
     assert cluster.bill() == 0.0
     assert budget.hold_of_pool(cluster.memory.state, POOL) == "", "nothing is paid for, so that nothing is to be ended"
     assert (
-        "the pool's budget of 0.29 today leaves no room for another machine"
-        in cluster.memory.snapshots[POOL].supply.reason
+        "the pool's budget of 0.29 today does not cover another machine" in cluster.memory.snapshots[POOL].supply.reason
     )
 
 
@@ -382,8 +381,8 @@ def test_who_waits_is_told_that_the_budget_has_no_room_and_until_when() -> None:
     known = cluster.memory.snapshots[POOL].supply
     assert known.offers == ()
     assert known.reason == (
-        "offer paid: the pool's budget of 1.6 today leaves no room for another machine; raise it with "
-        "`det resource-pool set-budget default`; asked again at 00:00:00 UTC"
+        "offer paid: the pool's budget of 1.6 today does not cover another machine; raise it with "
+        "`det resource-pool set-budget default`; next request at 00:00:00 UTC"
     )
     waiting = next(each for each in cluster.memory.state.all(Allocation) if each.assigned_at is None)
     told = explain(cluster.memory.snapshots[POOL].at(cluster.now), waiting.job_id)
@@ -472,7 +471,7 @@ def test_a_scale_plan_says_who_gets_no_machine_for_the_budget() -> None:
     (note,) = kept.notes
     assert (note.subject, note.text) == (
         "b",
-        "the pool's budget of 1 today leaves no room for more than 1 more machine(s); raise it with "
+        "the pool's budget of 1 today does not cover more than 1 more machine(s); raise it with "
         "`det resource-pool set-budget default`",
     )
     assert kept.revisit_at == T0.replace(hour=0) + timedelta(days=1)

@@ -111,7 +111,7 @@ async def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="remove it"):
         await asked(config, ToldTypes(NEW))
     (tmp_path / FILE).write_text('[{"no": "shape"}]')
-    with pytest.raises(InvalidInput, match="remove it to ask again"):
+    with pytest.raises(InvalidInput, match="remove it to query them again"):
         await asked(config, ToldTypes(NEW))
     in_a_file = a_master(tmp_path / FILE, instance_type="q1.huge")
     with pytest.raises(InvalidInput, match=r"cluster_state_dir|cannot be read"):

@@ -207,8 +207,8 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {**AWS, **entry(), "spot": True, "instance_type": "g5.xlarge"},
         [
-            'instance_type: has no effect beside offers (value "g5.xlarge"); say it in the offers and remove it',
-            "spot: has no effect beside offers (value true); say it in the offers and remove it",
+            'instance_type: has no effect beside offers (value "g5.xlarge"); set it in the offers and remove it',
+            "spot: has no effect beside offers (value true); set it in the offers and remove it",
         ],
     ),
     ({**AWS, **entry(instance_types=[])}, ["offers[0].instance_types: must have 1 or more entries (value [])"]),
@@ -297,17 +297,14 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {**AWS, **entry(price=2, max_price=1, spot_price=0.1)},
         [
-            "offers[0].price: is above max_price, which is 1, so that nothing could be bought (value 2.0); raise one",
+            "offers[0].price: is above max_price, which is 1, so that no machine could be bought (value 2.0); raise one",
             "offers[0].spot_price: is for the market spot, which is not in markets (value 0.1); remove it",
         ],
     ),
     ({**AWS, **entry(max_price=0)}, ["offers[0].max_price: must be greater than 0 (value 0)"]),
     (
         {**AWS, "spot": True, "spot_max_price": "0"},
-        [
-            'spot_max_price: must be more than 0, for nothing is sold for less (value "0"); remove it to pay up to the '
-            "on-demand price"
-        ],
+        ['spot_max_price: must be more than 0 (value "0"); remove it to pay up to the on-demand price'],
     ),
     (
         {**AWS, "prices": {"g4dn.metl": {"on_demand": 1}}},
@@ -316,7 +313,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"type": "gcp", "zone": "us-central1-a", "zones": ["us-central1-b"], "price_refresh": True},
         [
-            "price_refresh: is not a known key; prices of Google Cloud are not asked for; set prices, "
+            "price_refresh: is not a known key; prices of Google Cloud are not queried; set prices, "
             "or spot_price in offers"
         ],
     ),
@@ -359,7 +356,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"type": "gcp", "offers": [{"instance_types": ["n1-standard-4"], "gpu_num": 2}]},
-        ["offers[0].gpu_num: does not say of which kind the GPUs are (value 2); name it in gpu_type, or remove it"],
+        ["offers[0].gpu_num: lacks the kind of GPU (value 2); set gpu_type, or remove it"],
     ),
     (
         {"type": "gcp", "instance_type": {"machine_type": "n1-standart-4"}},

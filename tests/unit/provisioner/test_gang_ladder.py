@@ -178,7 +178,7 @@ def test_a_gang_beyond_the_budget_is_told_so_and_leaves_the_machines_to_the_othe
     short = replace(POOL, unpaid=(no_room_for("cheap", 2), no_room_for("dear", 2)))
     result = plan(pool=short, work=demand(WIDE, a_gang("small", 2)))
     assert [each.gang_tokens for each in result.launches] == [("small",)]
-    assert "no room; asked again at" in note(result, "wide")
+    assert "no room; next request at" in note(result, "wide")
     assert result.revisit_at == after(3600.0)
     there = [member("m1"), member("m2")]
     assert launched(plan(*there, pool=short)) == ["cheap"], "only what is missing has to be paid"

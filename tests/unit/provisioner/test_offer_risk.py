@@ -69,7 +69,7 @@ def test_a_used_up_quota_stops_the_family() -> None:
     found = risk.blocks([small, big, other], {"small": told}, NOW)
     assert list(found) == ["big", "small"]
     assert found["big"].until == after(600)
-    assert found["big"].reason == "the quota of us-east-1 spot P is used up (told of offer small): 64 of 64"
+    assert found["big"].reason == "the quota of us-east-1 spot P is used up (reported for offer small): 64 of 64"
     assert not risk.blocks([small, big, other], {"small": told}, after(600))
 
 

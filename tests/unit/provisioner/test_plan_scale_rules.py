@@ -115,7 +115,7 @@ def test_auxiliary_work_takes_places_and_no_slots() -> None:
     gangs = [a_gang(f"aux-{index}", 0) for index in range(5)]
     result = plan(a_pool(max_aux=4), work=demand(*gangs))
     assert [len(each.gang_tokens) for each in result.launches] == [4, 1]
-    assert "takes no such work" in note(plan(a_pool(max_aux=0), work=demand(gangs[0])), "aux-0")
+    assert "accepts no such work" in note(plan(a_pool(max_aux=0), work=demand(gangs[0])), "aux-0")
 
 
 def test_importance_decides_who_gets_the_last_room() -> None:
@@ -309,7 +309,7 @@ def test_a_refused_offer_is_left_alone_and_the_plan_says_when_to_come_back() -> 
     )
     result = plan(a_pool(), work=demand(a_gang("a")), beliefs=(belief,))
     assert not result.launches and result.revisit_at == after(5)
-    assert note(result, "a") == "offer small: no capacity; asked again at 12:00:05 UTC"
+    assert note(result, "a") == "offer small: no capacity; next request at 12:00:05 UTC"
     over = replace(belief, backoff_until=ago(0))
     assert plan(a_pool(), work=demand(a_gang("a")), beliefs=(over,)).launches
 

@@ -29,7 +29,7 @@ def test_a_machine_at_risk_gets_a_replacement_and_works_on_meanwhile() -> None:
 def test_when_the_replacement_is_there_the_work_moves_to_it() -> None:
     (drain,) = drains([AT_RISK, REPLACEMENT])
     assert (drain.instance_id, drain.cause, drain.drain) == ("risky", Cause.NOTICE, True)
-    assert "fresh is there in its place" in drain.reason
+    assert "fresh replaces it" in drain.reason
     draining = replace(AT_RISK, draining_since=NOW)
     assert drains([draining, REPLACEMENT]) == (), "once"
     plan = plan_scale(a_pool(), [draining, REPLACEMENT], Demand(), {}, NOW)

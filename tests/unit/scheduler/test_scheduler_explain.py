@@ -142,8 +142,8 @@ def test_machines_on_their_way_for_others_are_named_where_there_is_no_agent_yet(
     full = pool([], *work, supply=supply, scaling=elastic(slots=4, max_instances=1))
     assert reasons_of(full, [JobId("high"), MINE]) == {
         "high": "It waits for 4 slot(s) of machines that are starting.",
-        MINE: "It waits for 4 slot(s): no agent of the pool takes work, the 1 starting machine(s) are for work that comes "
-        "before it, and no machine is available (the pool has its 1 machine(s)).",
+        MINE: "It waits for 4 slot(s): no agent of the pool accepts work, the 1 starting machine(s) are for earlier "
+        "work, and no machine is available (the pool has its 1 machine(s)).",
     }
 
 
@@ -163,7 +163,7 @@ def test_a_reservation_names_the_agents_and_the_queue() -> None:
     assert found.reason == (
         "It waits for 4 slot(s): a is kept for it until enough of the work there has ended, and this pool does not preempt."
     )
-    assert "1 job(s) of the pool come before it." in found.details
+    assert "1 job(s) of the pool are before it." in found.details
     assert "2 of 4 slots are free, at most 2 of them on one agent." in found.details
 
 
@@ -175,7 +175,7 @@ def test_a_reservation_tells_that_a_bought_machine_may_be_given_back_while_it_id
     found = why(agents, *work, scaling=full)
     assert found.reason.startswith("It waits for 8 slot(s): a, b are kept for it until enough of the work there")
     assert [each for each in found.details if "released" in each] == [
-        "a may be released meanwhile: a reservation keeps no machine without work for longer than max_idle_agent_period (10 s). "
+        "a may be released before: a reservation keeps no machine without work for longer than max_idle_agent_period (10 s). "
         "The pool then requests others when it can have all that the work needs."
     ]
     leaves = [leaving(work[0]), work[1]]
@@ -250,12 +250,12 @@ def test_slots_that_take_no_work_are_named_where_they_are_missing(part: dict[str
     for off, said in (((0,), "slot 0 of a takes none"), ((0, 2), "slots 0, 2 of a take none")):
         found = why([closed("a", 4, *off, **part)], waiting("w", "mine", 4))
         assert found.reason == (
-            "It waits for 4 slot(s): the agents that take work could not hold it if they were empty, and " + said + "."
+            "It waits for 4 slot(s): the agents that accept work could not hold it even if empty, and " + said + "."
         )
         shown = {line for line in found.details if "take" in line}
         assert shown == {said.replace(" none", " no new work.").replace(" of", " of agent").capitalize()}
     both = why([closed("a", 4, 0, **part), an_agent("b", 4, draining=True)], waiting("w", "mine", 8))
-    assert both.reason.endswith("if they were empty, and b, slot 0 of a take none.")
+    assert both.reason.endswith("even if empty, and b, slot 0 of a take none.")
     never = why([closed("a", 4, 0, **part)], waiting("w", "mine", 5))
     assert never.reason.endswith(
         "It can never start here: it needs 5 slots on whole machines of one size, and the pool's "
@@ -267,7 +267,7 @@ def test_one_agent_that_would_do_alone_is_named_where_all_together_would_not() -
     """With all its slots, a has four: one more than b, and a gang wants machines of one size."""
     agents = [closed("a", 4, 0, enabled=False), an_agent("b", 3, draining=True)]
     found = why(agents, waiting("w", "mine", 6))
-    assert found.reason.endswith("the agents that take work could not hold it if they were empty, and b takes none.")
+    assert found.reason.endswith("the agents that accept work could not hold it even if empty, and b takes none.")
     assert found.blockers == Blockers(agents=(AgentId("b"),), smallest=True)
 
 
@@ -277,12 +277,12 @@ def test_blocked_agents_are_the_reason_where_their_free_slots_would_do() -> None
     agents = [an_agent("a", 4), an_agent("b", 4)]
     found = why(agents, full, waiting("big", "high", 4, blocked_agents=(AgentId("a"),)), mine)
     assert found.reason == (
-        "It waits for 4 slot(s): agents whose free slots would hold it are blocked for it (a), and this pool does not preempt."
+        "It waits for 4 slot(s): agents with enough free slots are blocked for it (a), and this pool does not preempt."
     )
     gang = waiting("w", "mine", 8, blocked_agents=(AgentId("a"),))
     pair = [*agents, an_agent("c", 4)]
     rest = [full, waiting("big", "high", 8, blocked_agents=(AgentId("a"),))]
-    assert "agents whose free slots would hold it are blocked for it (a)" in why(pair, *rest, gang).reason
+    assert "agents with enough free slots are blocked for it (a)" in why(pair, *rest, gang).reason
 
 
 def test_free_slots_of_blocked_agents_are_not_denied_where_they_are_too_few() -> None:
@@ -324,14 +324,14 @@ def test_an_elastic_pool_counts_with_what_it_could_launch() -> None:
     fits = why([], waiting("w", "mine", 40), scaling=elastic(8, max_instances=5))
     assert (
         fits.reason
-        == "It waits for 40 slot(s): no agent of the pool takes work, and no machine is available (the pool may not launch more)."
+        == "It waits for 40 slot(s): no agent of the pool accepts work, and no machine is available (the pool may not launch more)."
     )
     never = why([an_agent("a", 8, instance="a")], waiting("w", "mine", 48), scaling=elastic(8, max_instances=5))
     assert never.reason.startswith("It can never start here")
 
 
-NONE_TAKES_WORK = "no agent of the pool takes work, and "
-GO_TO_OTHERS = NONE_TAKES_WORK + "the machines that may be launched go to work that comes before it."
+NONE_TAKES_WORK = "no agent of the pool accepts work, and "
+GO_TO_OTHERS = NONE_TAKES_WORK + "the machines that may be launched go to earlier work."
 WOULD_NOT_HOLD = NONE_TAKES_WORK + "those that may be launched now would not hold it"
 
 
@@ -478,8 +478,8 @@ def test_machines_that_are_too_few_or_too_small_for_now_go_to_nobody() -> None:
     coming = replace(supply, machines=(ComingMachine(instance=InstanceId("i-1"), slots=4, gangs=("h.1",)),))
     behind = why([], waiting("h", "high", 4), gang, supply=coming, scaling=elastic(4, max_instances=2))
     assert behind.reason == (
-        "It waits for 8 slot(s): no agent of the pool takes work, the 1 starting machine(s) are for work that comes "
-        "before it, and those that may be launched now would not hold it."
+        "It waits for 8 slot(s): no agent of the pool accepts work, the 1 starting machine(s) are for earlier "
+        "work, and those that may be launched now would not hold it."
     )
     # Machines of one gang are bought in one size, so that a mix is never asked for, though the pool could come to have it.
     mix = without_machines(waiting("w", "mine", 12), offers={"o": 4, "p": 8}, most=2, heterogeneous_fits=True)
@@ -488,7 +488,7 @@ def test_machines_that_are_too_few_or_too_small_for_now_go_to_nobody() -> None:
 
 def test_an_empty_pool_says_why_it_launches_none() -> None:
     assert why([], waiting("w", "mine")).reason.endswith(
-        "no agent of the pool takes work, and the pool launches no machines."
+        "no agent of the pool accepts work, and the pool launches no machines."
     )
     supply = Supply(reason="m: no capacity until 12:00")
     found = why([], waiting("w", "mine"), supply=supply, scaling=elastic())
@@ -517,7 +517,7 @@ def test_agents_that_take_no_work_are_listed_with_the_reason() -> None:
         an_agent("e", 1),
     ]
     found = why(agents, waiting("w", "mine", blocked_agents=(AgentId("e"),)))
-    assert found.reason == "It waits for 1 slot(s): every agent that takes work is blocked for it (e)."
+    assert found.reason == "It waits for 1 slot(s): every agent that accepts work is blocked for it (e)."
     for line in ("a takes no new work: it is draining", "b takes no new work: it is disabled"):
         assert f"Agent {line}." in found.details
     assert "Agent c takes no new work: it is out of contact." in found.details

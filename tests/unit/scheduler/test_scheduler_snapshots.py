@@ -290,7 +290,7 @@ def test_names_and_addresses_of_people_and_machines_are_not_in_a_file() -> None:
         ),
         (
             {"tasks": {"t": {"leaving": True}}},
-            "<snapshot>.tasks.t.leaving: is not possible for a pending task (value true); say where it runs (on), with {} if it",
+            "<snapshot>.tasks.t.leaving: is not possible for a pending task (value true); set where it runs (on), with {} if it",
         ),
         (
             {"agents": {"a": 1, "b": 1}, "tasks": {"t": {"single_node": True, "on": {"a": 1, "b": 1}}}},

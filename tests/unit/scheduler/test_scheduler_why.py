@@ -100,7 +100,7 @@ def test_agents_that_take_no_work_are_in_its_way_when_nothing_else_helps(shut: d
     assert changes(found) == {"agent": ("a", ()), "slots": ("3", ())}
     assert f"Agent a takes no new work: it is {why}." in found.details
     assert found.reason == (
-        "It waits for 4 slot(s): the agents that take work could not hold it if they were empty, and a takes none."
+        "It waits for 4 slot(s): the agents that accept work could not hold it even if empty, and a takes none."
     )
 
 

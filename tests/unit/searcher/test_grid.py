@@ -80,7 +80,7 @@ def test_an_invalid_point_is_not_replaced() -> None:
 
 
 def test_a_grid_of_nothing_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="grid search has nothing to search"):
+    with pytest.raises(InvalidInput, match="grid search has no hyperparameter to search"):
         make(GRID, {})
     with pytest.raises(InvalidInput, match=r"hyperparameters\.a\.b\.vals: is empty"):
         make(GRID, {"a": {"b": {"type": "categorical", "vals": []}}})

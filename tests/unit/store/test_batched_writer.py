@@ -177,7 +177,7 @@ async def test_a_write_that_miscounts_is_an_error() -> None:
     async def write(items: Sequence[str]) -> list[str]:
         return []
 
-    with pytest.raises(RuntimeError, match="1 items were written and 0 outcomes"):
+    with pytest.raises(RuntimeError, match="1 items were written, but 0 outcomes"):
         await BatchedWriter(write).append(["a"])
 
 

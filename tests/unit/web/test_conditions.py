@@ -69,7 +69,7 @@ def test_each_kind_of_condition_is_read(text: str, wanted: Comparison) -> None:
         ("hp.lr < 1 user = ada", "'user' at character 11 stands where 'and', 'or' or the end must"),
         ("(hp.lr < 1", "where: ends where a closing parenthesis must follow"),
         ('hp.lr < "1', "where: the quotation mark at character 9 is not closed"),
-        ("state < ACTIVE", "where, state.operator: '<' cannot be asked of this column; use one of =, !="),
+        ("state < ACTIVE", "where, state.operator: '<' cannot be applied to this column; use one of =, !="),
         ("validation.loss.min = low", "where, validation.loss.min.value: 'low' must be a number"),
         ("(" * 10 + "hp.lr < 1" + ")" * 10, "parentheses are nested deeper than 10"),
         (" and ".join(["hp.lr < 1"] * 101), "more than 100 conditions"),

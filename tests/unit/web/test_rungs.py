@@ -40,7 +40,7 @@ def test_what_has_no_result_comes_last_and_is_told_in_words() -> None:
     waiting = a_trial(1, 0, None, state="waiting", reason="two of three have not come to this rung")
     (bracket,) = brackets_of(a_search(waiting, a_trial(2, 0, 0.5, rank=1, ranked=3)))
     assert [climb.trial for climb in bracket.climbs] == [2, 1]
-    assert bracket.climbs[0].text == "trial 2 is stopped at rung 0, place 1 of 3, loss 0.5"
+    assert bracket.climbs[0].text == "trial 2 is stopped at rung 0, rank 1 of 3, loss 0.5"
     assert bracket.climbs[1].text.endswith(": two of three have not come to this rung")
 
 

@@ -157,7 +157,7 @@ class CloudOffer(ConfigModel):
         found: Problems = []
         for name in ("instance_types", "zones", "markets"):
             values = getattr(self, name) or ()
-            found += [((name, i), "is there twice; remove one", v) for i, v in enumerate(values) if v in values[:i]]
+            found += [((name, i), "occurs twice; remove one", v) for i, v in enumerate(values) if v in values[:i]]
         if self.price is not None and "on_demand" not in self.markets:
             found.append((("price",), "is for the market on_demand, which is not in markets; remove it", self.price))
         if self.spot_price is not None and "spot" not in self.markets:
@@ -167,7 +167,7 @@ class CloudOffer(ConfigModel):
         for name in ("price", "spot_price"):
             price = getattr(self, name)
             if self.max_price is not None and price is not None and price > self.max_price:
-                text = f"is above max_price, which is {self.max_price:g}, so that nothing could be bought; raise one"
+                text = f"is above max_price, which is {self.max_price:g}, so that no machine could be bought; raise one"
                 found.append(((name,), text, price))
         found += self._reserved()
         if found:
@@ -219,7 +219,7 @@ def set_beside_offers(provider: ConfigModel, names: Iterable[str]) -> Problems:
     defaults are accepted: a configuration that was completed and shown can be read again."""
     fields = type(provider).model_fields
     return [
-        ((name,), "has no effect beside offers; say it in the offers and remove it", _shown(value))
+        ((name,), "has no effect beside offers; set it in the offers and remove it", _shown(value))
         for name in names
         if (value := getattr(provider, name)) != fields[name].default
     ]
@@ -250,7 +250,5 @@ def price_text(value: object) -> object:
     if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d*)?|\.\d+", value):
         raise broken_rule('must be a price of digits with at most one decimal point, such as "1.25"')
     if isinstance(value, str) and float(value) <= 0:
-        raise broken_rule(
-            "must be more than 0, for nothing is sold for less; remove it to pay up to the on-demand price"
-        )
+        raise broken_rule("must be more than 0; remove it to pay up to the on-demand price")
     return value

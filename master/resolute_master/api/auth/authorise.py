@@ -274,7 +274,7 @@ def refusal(
 ) -> str:
     """What a caller is told who may not: what, whose it is, and who may."""
     if policy.strict_queue and action is Action.CONTROL_QUEUE and caller.allocation is None:
-        why = "security.authz.strict_job_queue_control leaves it to administrators: ask one"
+        why = "security.authz.strict_job_queue_control reserves it for administrators: ask one"
         return f"{_who(caller)} may not change the job queue; {why}"
     rule = policy.rule(action)
     refused = [t for t in targets or () if not can(caller, action, (t,), policy=policy, roles=roles)]

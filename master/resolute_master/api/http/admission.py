@@ -69,9 +69,9 @@ class Admission:
         own, together = self._public_open[address], self._public_open.total()
         limit = self._public if own else self._public + MAX_FIRST_PUBLIC_REQUESTS
         if own >= self._public_per_address:
-            text = f"everybody without a token at your address has {own} requests open, as many as an address may"
+            text = f"callers without a token at your address have {own} open requests, the maximum for an address"
         elif together >= limit:
-            text = f"everybody without a token, together, has {together} requests open, as many as may be"
+            text = f"callers without a token, together, have {together} open requests, the maximum"
         else:
             return _PublicPlace(self._public_open, address)
         raise LimitExceeded(f"{text}; log in, or try again in a moment", retry_after_s=RETRY_AFTER_S)

@@ -46,7 +46,7 @@ async def read_body(request: web.Request, limit: int, *, first_s: float = BODY_F
         if not deadline.expired():
             raise
         raise InvalidInput(
-            f"the body has not come within {first_s + len(body) / BODY_BYTES_PER_S:.0f} s; send it faster, or less of it"
+            f"the body did not arrive within {first_s + len(body) / BODY_BYTES_PER_S:.0f} s; send it faster, or less of it"
         ) from None
     return bytes(body)
 
@@ -54,7 +54,7 @@ async def read_body(request: web.Request, limit: int, *, first_s: float = BODY_F
 def too_large(limit: int) -> BodyTooLarge:
     shown = f"{limit // 1024} KiB" if limit < 1024 * 1024 else f"{limit // (1024 * 1024)} MiB"
     return BodyTooLarge(
-        f"the request is larger than {shown}, the most that this master reads for this call; "
+        f"the request is larger than {shown}, the maximum for this call; "
         "leave large files out of the context directory (.detignore)"
     )
 

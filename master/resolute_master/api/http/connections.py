@@ -176,7 +176,7 @@ class Connections:
                 log.warning("%d connections were refused in the last %.0f s", self._refused, self._timeouts.sweep_s)
                 self._refused = 0
             if self._displaced:
-                log.warning("%d connections of no known caller were ended to make room for others", self._displaced)
+                log.warning("%d connections without an identified caller were closed to admit others", self._displaced)
                 self._displaced = 0
 
     def _look(self, now: float, connection: _Connection) -> None:
@@ -301,7 +301,7 @@ class _Connection(asyncio.Protocol):
         if not self._unread or not before or self._unread < before or self._taken:
             self._since, self._taken = now, False
         elif now - self._since > timeouts.unread_s:
-            log.info("a caller has taken nothing of its answer for %.0f s and is cut off", now - self._since)
+            log.info("closed a connection: its client has read nothing of the answer for %.0f s", now - self._since)
             self._transport.abort()
 
 

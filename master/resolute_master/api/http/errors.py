@@ -110,7 +110,7 @@ def answer_to(request: web.Request, error: Exception) -> web.Response | None:
         case ResoluteError():
             return answer(request, status_of(error), str(error), retry_after_s=_retry_after_s(error))
         case web.HTTPNotFound():
-            return answer(request, NO_SUCH_CALL, f"there is no call {request.method} {request.path}")
+            return answer(request, NO_SUCH_CALL, f"unknown call {request.method} {request.path}")
         case web.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             return answer(request, WRONG_METHOD, f"{request.method} {request.path}: use {allowed}")

@@ -39,7 +39,7 @@ class HttpProtocol(web.RequestHandler):
     def peer(self) -> str:
         """The address at the other end."""
         name = None if self.transport is None else self.transport.get_extra_info("peername")
-        return str(name[0]) if name else "an address that has gone"
+        return str(name[0]) if name else "a closed address"
 
     def handle_error(
         self,

@@ -27,7 +27,7 @@ LONGEST_UNIT_S = 1e7
 ONE = {"batches": "batch", "epochs": "epoch", "records": "record", "units": "unit"}
 """One of what lengths count, in words."""
 
-_UNKNOWN_UNIT = "how long one {unit} of training takes is not known: {why}; give --seconds-per-unit"
+_UNKNOWN_UNIT = "how long one {unit} of training takes is unknown: {why}; give --seconds-per-unit"
 
 
 async def forecast(
@@ -71,7 +71,7 @@ async def forecast(
 async def _measured(call: Call, name: str, unit: str) -> tuple[float, str] | str:
     """Seconds of a batch in earlier runs of the same experiment (by its name and owner), and of how many; why not, in words."""
     if unit not in ("batch", "unit"):
-        return f"earlier runs tell of batches, not of {unit}s"
+        return f"earlier runs report batches, not {unit}s"
     if not name:
         return "the configuration has no name by which earlier runs could be found"
     store = call.api.store

@@ -92,7 +92,7 @@ async def acknowledge_preemption(call: Call, ref: AllocationRef) -> Empty:
 
 
 async def pending_preemption(call: Call, ref: AllocationRef) -> Empty:
-    reason = "the task was told to stop from outside"
+    reason = "the task was stopped by a request"
     await call.api.engine.submit(c.RequestPreemption(allocation=ref.id, reason=reason))
     return Empty()
 
@@ -106,14 +106,16 @@ async def rendezvous(call: Call, ref: AllocationRef) -> AllocationRendezvousInfo
     try:
         await call.api.engine.submit(c.JoinRendezvous(allocation=ref.id, container=container))
     except NotFound:
-        raise FailedPrecondition(f"allocation '{ref.id}' is unknown or has ended; there is nobody to meet") from None
+        raise FailedPrecondition(
+            f"allocation '{ref.id}' is unknown or has ended; its rendezvous has no members"
+        ) from None
     loop = asyncio.get_running_loop()
     warn_at: float | None = loop.time() + call.api.rendezvous_warning_s
     with call.api.engine.watch("allocation", ref.id) as news:
         while True:
             allocation = call.api.engine.state.get(Allocation, ref.id)
             if allocation is None or allocation.ended:
-                raise FailedPrecondition(f"allocation '{ref.id}' ended before all of its members had met")
+                raise FailedPrecondition(f"allocation '{ref.id}' ended before all of its members had joined")
             if all(member.joined for member in allocation.containers):
                 return _meeting(allocation, container)
             if call.gone:
@@ -141,7 +143,7 @@ async def _warn(call: Call, allocation: Allocation, container: ContainerId) -> N
         return
     missing = ", ".join(f"rank {m.rank} on {m.agent}" for m in allocation.containers if not m.joined)
     minutes = call.api.rendezvous_warning_s / 60
-    text = f"after {minutes:.0f} minutes some members have not come to the rendezvous: {missing}\n"
+    text = f"after {minutes:.0f} minutes some members have not joined the rendezvous: {missing}\n"
     record = LogRecord(
         key=f"rendezvous:{allocation.id}",
         task_id=allocation.task_id,

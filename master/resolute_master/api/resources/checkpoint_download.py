@@ -164,7 +164,7 @@ def _wanted_part(request: web.Request, etag: str, size: int) -> tuple[int, int]:
     if start >= stop:
         raise web.HTTPRequestRangeNotSatisfiable(
             headers={"Content-Range": f"bytes */{size}", "ETag": etag},
-            text=_message(f"Range: the archive has {size} bytes, and none of them is asked for"),
+            text=_message(f"Range: the archive has {size} bytes, and the range contains none of them"),
             content_type="application/json",
         )
     return start, stop
@@ -234,7 +234,7 @@ def _format(accept: str) -> str:
             return name
     if "*/*" in asked or "application/*" in asked:
         return "application/gzip"
-    message = f"Accept: {accept} is not available; ask for one of {', '.join(FORMATS)}"
+    message = f"Accept: {accept} is not available; request one of {', '.join(FORMATS)}"
     raise web.HTTPUnsupportedMediaType(text=_message(message), content_type="application/json")
 
 

@@ -71,7 +71,9 @@ def _checked(body: WireCheckpoint) -> int:
         raise InvalidInput("resources: a file has a negative size")
     steps = body.metadata.get("steps_completed")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise InvalidInput(f"metadata.steps_completed: {steps!r} is no number of steps; say after how many it was made")
+        raise InvalidInput(
+            f"metadata.steps_completed: {steps!r} is no number of steps; give the number of steps after which it was saved"
+        )
     return steps
 
 

@@ -43,7 +43,7 @@ async def _trials(call: Call) -> tuple[Trial, ...]:
     if not ids:
         raise InvalidInput("trialIds: name at least one trial")
     if len(ids) > MAX_TRIALS_PER_STREAM:
-        raise InvalidInput(f"trialIds: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; ask in several calls")
+        raise InvalidInput(f"trialIds: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
     return tuple([await find_trial(call.api, id_) for id_ in sorted(set(ids))])
 
 
@@ -145,7 +145,7 @@ def _names(query: CompareTrialsQuery) -> dict[str, tuple[str, ...]]:
     if not found:
         raise InvalidInput("metricNames: name at least one metric, or metricIds of the form <group>.<name>")
     if sum(map(len, found.values())) > MAX_METRICS_OF_SERIES:
-        raise InvalidInput(f"metricNames: are over the limit of {MAX_METRICS_OF_SERIES}; ask in several calls")
+        raise InvalidInput(f"metricNames: are over the limit of {MAX_METRICS_OF_SERIES}; split the call")
     return {group: tuple(dict.fromkeys(names)) for group, names in found.items()}
 
 

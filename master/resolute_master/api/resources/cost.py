@@ -69,7 +69,7 @@ async def cost_of(api: ApiContext, query: GetCostQuery) -> GetCostResponse:
     _check_one_of("groupBy", query.group_by, GROUPINGS)
     since, until = moment("since", query.since, now), min(moment("until", query.until, now) or now, now)
     if since is not None and since >= until:
-        raise InvalidInput(f"since: {query.since} is not before {query.until or 'now'}; ask for a time that has passed")
+        raise InvalidInput(f"since: {query.since} is not before {query.until or 'now'}; give a time in the past")
     store, grouping = api.store, Grouping(query.group_by)
     instances = await store.instances(since=since, until=until)
     runs = await runs_on(store, instances, since=since, until=until)

@@ -87,7 +87,7 @@ async def _experiment_query(call: Call, asked: GetExperimentsQuery) -> Experimen
         return None
     limits = {0: DEFAULT_PAGE, EVERYTHING: MAX_PAGE_ROWS, COUNTS_ONLY: 0}
     if asked.limit < COUNTS_ONLY:
-        raise InvalidInput(f"limit: {asked.limit} means nothing; give a number of rows, -1 for all, -2 for none")
+        raise InvalidInput(f"limit: {asked.limit} is not valid; give a number of rows, -1 for all, -2 for none")
     sort = "id" if asked.sort_by is ExperimentSortBy.UNSPECIFIED else asked.sort_by.name.lower()
     return ExperimentQuery(
         offset=asked.offset,

@@ -51,7 +51,7 @@ async def readiness(serving: Serving) -> Readiness:
     working = serving.stage is Stage.SERVING
     stopped = serving.context.engine.stopped
     parts = {
-        "master": PartHealth(ok=working, message="" if working else "the master has been asked to stop"),
+        "master": PartHealth(ok=working, message="" if working else "the master is stopping"),
         "engine": PartHealth(ok=stopped is None, message="" if stopped is None else str(stopped)),
         "store": await store_health(serving.context.store),
     }

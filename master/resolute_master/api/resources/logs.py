@@ -61,7 +61,7 @@ def _query(call: Call, task: TaskId) -> LogQuery:
     if asked.limit < 0:
         raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 is everything")
     if asked.follow and asked.order_by is OrderBy.DESC:
-        raise InvalidInput("orderBy: a log is followed forwards; leave it out")
+        raise InvalidInput("orderBy: a log can only be followed forwards; leave it out")
     if asked.order_by is OrderBy.DESC and not 0 < asked.limit <= MAX_LOG_TAIL:
         raise InvalidInput(
             f"limit: {asked.limit} is none of 1 to {MAX_LOG_TAIL}, the most that is read from the end; read forwards for more"

@@ -143,7 +143,7 @@ async def _experiments(call: Call) -> tuple[Experiment, ...]:
     if not ids:
         raise InvalidInput("ids: name at least one experiment")
     if len(ids) > MAX_TRIALS_PER_STREAM:
-        raise InvalidInput(f"ids: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; ask in several calls")
+        raise InvalidInput(f"ids: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
     return tuple([await find_experiment(call.api, id_) for id_ in sorted(set(ids))])
 
 

@@ -100,7 +100,7 @@ async def _trials(call: Call) -> tuple[Trial, ...]:
     if not ids:
         raise InvalidInput("trialIds: name at least one trial")
     if len(ids) > MAX_TRIALS_PER_STREAM:
-        raise InvalidInput(f"trialIds: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; ask in several calls")
+        raise InvalidInput(f"trialIds: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
     return tuple([await find_trial(call.api, id_) for id_ in sorted(set(ids))])
 
 

@@ -25,7 +25,7 @@ async def preview(call: Call, _: None) -> PreviewHPSearchResponse:
     """How many trials train how far. Results decide which ones, and hardly how many."""
     request = await call.body(PreviewHPSearchRequest)
     if not request.config:
-        raise InvalidInput("config: send the experiment configuration to look at")
+        raise InvalidInput("config: missing; send the experiment configuration")
     names = call.api.config.security.secrets.names
     defaults = experiment_defaults(call.api.config, request.config, ids=call.api.ids, clock=call.api.clock)
     parsed = parse_experiment(request.config, defaults=defaults)

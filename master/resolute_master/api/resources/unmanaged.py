@@ -69,7 +69,7 @@ async def _parent_of_new(call: Call) -> Experiment:
 async def _parent_of_put(call: Call) -> Experiment:
     request = (await call.body(PutTrialRequest)).create_trial_request
     if request is None:
-        raise InvalidInput("createTrialRequest: say of which experiment the trial is")
+        raise InvalidInput("createTrialRequest: name the experiment of the trial")
     return await find_experiment(call.api, request.experiment_id)
 
 
@@ -119,7 +119,7 @@ async def patch(call: Call, trial: Trial) -> PatchTrialResponse:
         state = _STATES.get(request.state)
         if state is None:
             raise InvalidInput(
-                f"state: {request.state} is not for trials to say; send STATE_RUNNING, STATE_COMPLETED, STATE_CANCELED or "
+                f"state: {request.state} cannot be reported by a trial; send STATE_RUNNING, STATE_COMPLETED, STATE_CANCELED or "
                 "STATE_ERROR"
             )
     await call.api.engine.submit(HearUnmanagedTrial(trial=trial.id, state=state))

@@ -86,7 +86,7 @@ async def create_user(call: Call, _: None) -> PostUserResponse:
     request = await call.body(PostUserRequest)
     wanted = request.user
     if wanted is None:
-        raise InvalidInput("user: say whom to create")
+        raise InvalidInput("user: missing; name the user to create")
     _check_name(wanted.username, "user.username")
     if wanted.remote:
         raise InvalidInput("user.remote: remote users are not available yet; leave it out")

@@ -49,14 +49,12 @@ def reason_to_idle(job: Job, experiment: Experiment | None, moving: Moving | Non
     if job.ended:
         return "It has ended."
     if experiment is not None and experiment.state is ExperimentState.PAUSED:
-        return f"Its experiment is paused; `det experiment activate {experiment.id}` lets it go on."
+        return f"Its experiment is paused; `det experiment activate {experiment.id}` continues it."
     if experiment is not None and experiment.state is not ExperimentState.ACTIVE:
-        return f"Its experiment is {experiment.state}: nothing of it starts any more."
+        return f"Its experiment is {experiment.state}: no further allocation of it starts."
     if moving is not None:
-        return (
-            f"It was moved: its work in pool '{moving.pool}' was asked to save and end, and then asks for slots here."
-        )
-    return "It is between two runs: nothing of it waits or runs at the moment."
+        return f"It was moved: its work in pool '{moving.pool}' is being preempted, and then requests slots here."
+    return "It is between two runs: none of its allocations is pending or running."
 
 
 def reason_without_pool(job: Job) -> str:

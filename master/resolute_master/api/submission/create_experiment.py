@@ -151,7 +151,7 @@ async def _read(text: str) -> dict[str, Any]:
 def _template(call: Call, name: str) -> Mapping[str, Any]:
     found = call.api.engine.state.get(Template, name)
     if found is None:
-        raise InvalidInput(f"template: there is no template '{name}'; `det template list` shows those that there are")
+        raise InvalidInput(f"template: there is no template '{name}'; `det template list` shows the existing ones")
     return parse_template(found.config, name=name, experiment=True)
 
 

@@ -88,7 +88,7 @@ def check_search(searcher: Mapping[str, Any], space: Space) -> None:
     method = make(searcher, space)
     if method.requires and importlib.util.find_spec(method.requires) is None:
         raise InvalidInput(
-            f"searcher.name: {searcher['name']} needs {method.requires}, which the master does not have; ask its administrator to "
+            f"searcher.name: {searcher['name']} needs {method.requires}, which the master lacks; ask its administrator to "
             f"run pip install '{DISTRIBUTION}[{method.requires}]' there"
         )
     if method.max_trials > MAX_TRIALS:

@@ -187,7 +187,7 @@ class SqliteDatabase:
             os.close(descriptor)
             raise FailedPrecondition(
                 f"the store {self._path} is in use by another master (process {holder or 'unknown'}); "
-                "stop that one, or give this one a store of its own (db.path)"
+                "stop that one, or give this one its own store (db.path)"
             ) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
@@ -222,7 +222,7 @@ class SqliteDatabase:
             )
         if primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Unavailable(
-                f"the store {self._path} did not take the change ({error.orig}); check the disk's free space "
+                f"the store {self._path} did not store the change ({error.orig}); check the disk's free space "
                 "and health, and that no other program holds the file"
             )
         if primary in _OF_THE_VALUES or "binding parameter" in str(error.orig):

@@ -156,7 +156,7 @@ class PostgresDatabase:
                 elif end is not None and self._clock.monotonic() >= end:
                     raise in_words(self.address, error) or error from error
                 else:
-                    log.warning("%s did not take a change and is asked again: %s", self.address, error)
+                    log.warning("%s did not store a change; the master tries again: %s", self.address, error)
                     await asyncio.sleep(LONGEST_RETRY_S)
 
     async def _current(self, end: float | None) -> Session:
@@ -191,7 +191,7 @@ class PostgresDatabase:
         try:
             await lost.abandon()
             self._begin(await self._connect(lost, None))
-            log.info("%s is back, work goes on", self.address)
+            log.info("%s is available again; the master continues", self.address)
         except ResoluteError as error:
             log.error("%s cannot be used any more: %s", self.address, error)
             self._end = error

@@ -184,7 +184,7 @@ async def _check_server(connection: asyncpg.Connection, address: PostgresAddress
             f"create it with: createdb --encoding UTF8 --template template0 {address.name}"
         )
     if await connection.fetchval("SELECT pg_is_in_recovery()"):
-        raise ConnectionError("the server is a standby, or still recovering: it takes no writes")
+        raise ConnectionError("the server is a standby, or still recovering: it accepts no writes")
 
 
 async def _lock(
@@ -199,7 +199,7 @@ async def _lock(
             who = "unknown" if holder is None else f"{holder['client']}, connected since {holder['since']}"
             raise FailedPrecondition(
                 f"{address} is in use by another master ({who}); "
-                "stop that one, or give this one a database of its own (db.name)"
+                "stop that one, or give this one its own database (db.name)"
             )
         await asyncio.sleep(LOCK_RETRY_S)
 

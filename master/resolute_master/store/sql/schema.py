@@ -40,8 +40,8 @@ def current_version(connection: Connection, where: str, key: str) -> str | None:
         return None
     if VERSION_TABLE not in names:
         raise FailedPrecondition(
-            f"{where} is a database of something else (it has the tables {', '.join(sorted(names)[:5])}); "
-            f"give the master a database of its own ({key})"
+            f"{where} belongs to another program (it has the tables {', '.join(sorted(names)[:5])}); "
+            f"give the master its own database ({key})"
         )
     version: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()
     return version

@@ -43,8 +43,8 @@ def check_before_opening(path: Path) -> None:
         return
     what = "is missing" if size is None else "is empty"
     raise FailedPrecondition(
-        f"the store {path} {what}, and {marker} says that it holds a cluster; put the database back, or restore a backup of "
-        f"it; to begin a new cluster in this place on purpose, remove {marker}"
+        f"the store {path} {what}, and {marker} marks it as a cluster; restore the database, or restore a backup of "
+        f"it; to start a new cluster in this place, remove {marker}"
     )
 
 
@@ -118,7 +118,7 @@ class OpenFile:
         except FileNotFoundError:
             raise self._broken(path, "was removed") from None
         except OSError as error:
-            raise self._broken(path, f"cannot be looked at ({error.strerror})") from error
+            raise self._broken(path, f"cannot be accessed ({error.strerror})") from error
         found = (status.st_dev, status.st_ino)
         if self._known.setdefault(path, found) != found:
             raise self._broken(path, "was replaced by another file")
@@ -126,6 +126,6 @@ class OpenFile:
     def _broken(self, path: Path, what: str) -> StoreBroken:
         self.broken = True
         return StoreBroken(
-            f"the store {self._path}: {path} {what} while the master runs, so that nothing more would be kept; "
-            "the master ends: put the file back, or restore a backup, before it is started again"
+            f"the store {self._path}: {path} {what} while the master runs, so that no change would be kept; "
+            "the master ends: restore the file or a backup before the next start"
         )

@@ -334,5 +334,5 @@ def _sqlite_path(url: str) -> Path:
         # The text of the URL stays out of the error: it may hold a password.
         raise InvalidInput(f"db: databases of type '{parsed.drivername}' are not supported by this version; {advice}")
     if not parsed.database or parsed.database == ":memory:":
-        raise InvalidInput(f"db: '{url}' names no file, so that nothing would be kept; {advice}")
+        raise InvalidInput(f"db: '{url}' names no file, so that no state would be kept; {advice}")
     return Path(parsed.database)

@@ -130,7 +130,7 @@ class AwsCloud:
     async def _launched_before(self, request: LaunchRequest) -> Launched:
         found = await self._describe({CLUSTER_TAG: request.cluster, INSTANCE_TAG: request.instance_id})
         if not found:
-            raise Transient(f"{request.instance_id} was asked for before in other words, and is not listed yet")
+            raise Transient(f"{request.instance_id} was requested before with other parameters, and is not listed yet")
         for machine in found:
             if _tags(machine).get(TOKEN_TAG) == request.token:
                 return _launched(machine)

@@ -164,7 +164,7 @@ class AwsProvider(CloudProvider):
         for place, key in enumerate(keys):
             path = ("custom_tags", place, "key")
             if key in keys[:place]:
-                found.append((path, "is there twice; remove one", key))
+                found.append((path, "occurs twice; remove one", key))
             elif key == self.tag_key:
                 found.append((path, "is the tag_key of the pool; set tag_value in its place", key))
             elif key.startswith("resolute:"):

@@ -120,11 +120,11 @@ def meaning(path: str, text: bytes, at: datetime) -> list[Notice]:
     """What a value announces, seen at `at`. Raises `msgspec.MsgspecError` or `ValueError` when it is none."""
     if path == ACTION_PATH:
         action = msgspec.json.decode(text, type=_Action)
-        reason = f"EC2 takes the spot machine back ({action.action})"
+        reason = f"EC2 reclaims the spot machine ({action.action})"
         return [Notice(kind=NoticeKind.INTERRUPTION, deadline=_utc(action.time), reason=reason, at=at)]
     if path == REBALANCE_PATH:
         since = _utc(msgspec.json.decode(text, type=_Rebalance).notice_time)
-        reason = f"EC2 recommends to leave the machine, since {since:%H:%M:%S}"
+        reason = f"EC2 recommends a replacement of the machine, since {since:%H:%M:%S}"
         return [Notice(kind=NoticeKind.REBALANCE, deadline=None, reason=reason, at=at)]
     events = msgspec.json.decode(text, type=list[_Event])
     return [

@@ -70,9 +70,9 @@ class AwsSettings:
             if key.lower().startswith("aws:") or not 0 < len(key) <= TAG_KEY_CHARACTERS:
                 problems.append(f"custom_tags: {key!r} cannot be a key of a tag: 1 to 128 characters, not aws:...")
             if len(value) > TAG_VALUE_CHARACTERS:
-                problems.append(f"custom_tags: the value of {key} has {len(value)} characters; EC2 takes 256")
+                problems.append(f"custom_tags: the value of {key} has {len(value)} characters; EC2 allows 256")
         if len(self.tags) > TAGS_OF_ONE_RESOURCE - 7:
-            problems.append(f"custom_tags: {len(self.tags)} are too many; EC2 takes 50, and 7 of them are ours")
+            problems.append(f"custom_tags: {len(self.tags)} are too many; EC2 allows 50, of which Resolute uses 7")
         if problems:
             raise InvalidInput("; ".join(problems))
 

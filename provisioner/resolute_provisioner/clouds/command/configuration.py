@@ -78,7 +78,7 @@ class CommandProvider(CloudProvider):
         for place, group in enumerate(self.machines):
             for index, name in enumerate(group.names):
                 if name in names:
-                    found.append((("machines", place, "names", index), "is there twice; remove one", name))
+                    found.append((("machines", place, "names", index), "occurs twice; remove one", name))
                 names.add(name)
             kind = (group.instance_type, group.zone)
             if kind in seen:

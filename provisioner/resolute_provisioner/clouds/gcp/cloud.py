@@ -201,7 +201,7 @@ class GcpCloud:
             try:
                 operation = await self._engine.operation(zone, operation.name)
             except (Transient, Throttled) as error:
-                log.info("operation %s is asked for again: %s", operation.name, error)
+                log.info("operation %s is queried again: %s", operation.name, error)
         return operation
 
     async def _still_starting(self, zone: str, name: str, operation: Operation) -> CloudError | None:
@@ -297,7 +297,7 @@ class GcpCloud:
             try:
                 operations = await self._engine.newest_operations(zone)
             except CloudError as error:
-                log.warning("zone %s does not say why machines have ended: %s", zone, error)
+                log.warning("zone %s does not report why machines have ended: %s", zone, error)
                 operations = ()
             here = (machine for provider_id, machine in ended.items() if zone_of_id(provider_id) == zone)
             explained = [*explained, *(_with_end(machine, operations, now) for machine in here)]

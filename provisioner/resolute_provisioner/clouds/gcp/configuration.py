@@ -105,7 +105,7 @@ def _gpu_problems(machine_types: tuple[str, ...], gpu_type: str, gpu_num: int) -
         text = f"is not a known GPU; use one of: {', '.join(sorted(name for name in _GPU_COUNTS if name))}"
         return [(("gpu_type",), text, gpu_type)]
     if gpu_num and not gpu_type:
-        return [(("gpu_num",), "does not say of which kind the GPUs are; name it in gpu_type, or remove it", gpu_num)]
+        return [(("gpu_num",), "lacks the kind of GPU; set gpu_type, or remove it", gpu_num)]
     if gpu_num not in counts:
         allowed = ", ".join(str(count) for count in counts)
         return [(("gpu_num",), f"must be one of {allowed} for the GPU '{gpu_type}'", gpu_num)]
@@ -175,7 +175,7 @@ class GcpProvider(CloudProvider):
     """Machines of Google Compute Engine."""
 
     hints: ClassVar[Mapping[str, str]] = {
-        "price_refresh": "prices of Google Cloud are not asked for; set prices, or spot_price in offers",
+        "price_refresh": "prices of Google Cloud are not queried; set prices, or spot_price in offers",
     }
 
     type: Literal["gcp"] = "gcp"

@@ -104,7 +104,7 @@ def meaning(text: str, at: datetime) -> Notice | None:
     """What a value announces, seen at `at`; None when the machine stays, also when it is moved while it runs."""
     match text.upper():
         case "TRUE":
-            reason = "Compute Engine takes the spot machine back"
+            reason = "Compute Engine reclaims the spot machine"
             return Notice(
                 kind=NoticeKind.INTERRUPTION, deadline=at + timedelta(seconds=PREEMPTION_S), reason=reason, at=at
             )

@@ -78,7 +78,7 @@ class GcpSettings:
     def __post_init__(self) -> None:
         if not self.project:
             raise InvalidInput(
-                "provider.project: no project is named, and the master is not on Google Cloud to take its own"
+                "provider.project: no project is set, and the master does not run on Google Cloud, whose project would apply"
             )
         for key, value in self.labels.items():
             if key in OWN_LABELS:

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
         ("list", "show every machine"),
-        ("interrupt", "take a machine back"),
+        ("interrupt", "interrupt a machine"),
         ("stop-all", "end every machine and wait for it"),
     ):
         command = commands.add_parser(name, help=text)
