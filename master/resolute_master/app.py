@@ -1,4 +1,4 @@
-"""The composition root: everything that runs in a master, and what each part is given.
+"""The composition root: all parts of a master, and the dependencies of each.
 
 store -> engine -> {reporting, hub, reconcilers, checkpoint removal} -> API on one socket
 """

@@ -1,4 +1,4 @@
-"""TLS of the master: the context of its socket, what callers are to trust, and the exchange of certificates while it runs."""
+"""TLS of the master: the context of its socket, the certificates that callers trust, and their exchange at run time."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from resolute_sim.simulation import Outcome, simulate, simulate_many
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m resolute_sim", description="Simulate worlds and check every rule.")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--seed", type=int, help="tell the story of this one world")
-    what.add_argument("--seeds", type=int, help="run so many worlds")
+    what.add_argument("--seed", type=int, help="print the events of this world")
+    what.add_argument("--seeds", type=int, help="number of worlds")
     parser.add_argument("--first", type=int, default=0, help="the first seed of many (default: 0)")
     parser.add_argument("--processes", type=int, default=2, help="worlds that run at a time (default: 2)")
     given = parser.parse_args(arguments)

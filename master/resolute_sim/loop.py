@@ -23,7 +23,7 @@ class _NoFiles(selectors.BaseSelector):
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         if self._keys:
-            raise RuntimeError("files and sockets do not know virtual time: give this part an in-memory port")
+            raise RuntimeError("files and sockets do not follow virtual time: give this part an in-memory port")
         number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
         key = selectors.SelectorKey(fileobj, number, events, data)
         self._keys[number] = key

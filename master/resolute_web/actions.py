@@ -76,7 +76,7 @@ VERBS: Sequence[Verb] = (
         action=Action.ACTIVATE,
         do=api_experiments.activate,
         unfit=_needs(lambda e: e.state is ExperimentState.PAUSED, "Only a paused experiment can be activated."),
-        done="Activated: its trials ask for slots again.",
+        done="Activated: its trials request slots again.",
     ),
     Verb(
         name="pause",
@@ -114,7 +114,7 @@ VERBS: Sequence[Verb] = (
         action=Action.ARCHIVE,
         do=api_experiments.archive,
         unfit=_needs(lambda e: e.state.gone and not e.archived, "Only an experiment that is over can be archived."),
-        done="Archived: lists leave it out unless they are asked for archived ones.",
+        done="Archived: lists show it only with archived experiments.",
     ),
     Verb(
         name="unarchive",

@@ -101,5 +101,5 @@ async def _nowhere(call: Call, _: None) -> web.Response:
     """A program gets the answer of the API to a path that it does not have."""
     if "text/html" not in call.request.headers.get("Accept", ""):
         raise web.HTTPNotFound
-    text = f"There is no page {call.request.path[:200]}; the navigation leads to those that there are."
+    text = f"There is no page {call.request.path[:200]}; use the navigation."
     return await error_page(call.request, call.api, 404, text)

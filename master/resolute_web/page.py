@@ -114,7 +114,7 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     429: "Too much at once",
-    500: "Something is wrong here",
+    500: "Internal error",
     503: "Not now",
 }
 

@@ -1,12 +1,12 @@
-"""The slots of this machine: what there is, asked of the vendors' tools.
+"""The slots of this machine, listed by the vendors' tools.
 
-Knows GPUs, MIG instances and how each vendor's tool says what is wrong. Must not know what a slot is used for.
+Knows GPUs, MIG instances and the errors of each vendor's tool. Must not know what a slot is used for.
 
-- `detection`     `detect(...)`: the devices for a slot type; `keep_numbers` for a machine that is looked at again
+- `detection`     `detect(...)`: the devices for a slot type; `keep_numbers` for a repeated detection
 - `nvidia`        pure: listings of NVML and of `nvidia-smi` to devices
 - `rocm`          pure: listings of `rocm-smi` and of `amd-smi` to devices
-- `nvml_listing`  the small program that asks NVML, in a process of its own
-- `tools`         running a vendor's tool with a limit, and what its errors mean
+- `nvml_listing`  the small program that queries NVML, in a separate process
+- `tools`         runs a vendor's tool with a time limit, and explains its errors
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One module a noun, each with a `NOUN`: what `det NOUN` can do and what it calls.
+"""One module a noun, each with a `NOUN`: the verbs of `det NOUN`, and their calls.
 
-Modules are imported when their noun is asked for. None of them formats anything itself.
+Modules are imported on demand. None of them formats anything itself.
 """

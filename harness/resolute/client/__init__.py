@@ -1,19 +1,19 @@
-"""Speaking to a master from Python: sessions, typed calls, and objects for scripts.
+"""Access to a master from Python: sessions, typed calls, and objects for scripts.
 
     from resolute.client import Resolute
 
     master = Resolute("http://localhost:8080", user="determined", password="...")
     master.create_experiment("const.yaml", ".").wait()
 
-Knows HTTP, tokens and the wire shapes. Must not know how anything is shown to a person, nor the master's insides.
+Knows HTTP, tokens and the wire shapes. Must not know how anything is displayed, nor the master's internals.
 
 - `address`         canonical form of a master's address
 - `session`         requests, retries, errors, streams
 - `token_cache`, `authentication`   the caller's identity
 - `context`         packing of a directory for upload
-- `archive`         safe unpacking of what is downloaded
+- `archive`         safe unpacking of downloads
 - `users`, `experiments`, `trials`, `checkpoints`, `agents`, `queue`, `cluster`   typed calls, one module a resource
-- `api`             all of them for one login, each imported when it is first asked for
+- `api`             all of them for one login, each imported on first use
 - `sdk`             `Resolute`, `Experiment`, `Trial`, `Checkpoint`
 """
 

@@ -1,4 +1,4 @@
-"""What user code calls: report, save, restore, ask whether to stop, talk to the other ranks.
+"""The API of training code: report, save, restore, poll for preemption, communicate with the other ranks.
 
 Knows how to talk to a master, or to run without one. Must not know schedulers, clouds or frameworks; the standard library only.
 """

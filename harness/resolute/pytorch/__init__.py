@@ -1,13 +1,13 @@
-"""Training PyTorch models: a trial class, and a Trainer that can stop after any step and go on bit for bit.
+"""Training of PyTorch models: a trial class, and a Trainer that can stop after any step and resume bit for bit.
 
 Knows torch and the Core API. Must not know masters, schedulers or storage formats; nothing else in the harness imports
 torch.
 
-- `trial`    what users subclass: `PyTorchTrial`, `PyTorchCallback`, `Reducer`
-- `context`  what a trial is given: `PyTorchTrialContext`, `LRScheduler`
+- `trial`    the classes that users subclass: `PyTorchTrial`, `PyTorchCallback`, `Reducer`
+- `context`  the inputs of a trial: `PyTorchTrialContext`, `LRScheduler`
 - `data`     `DataLoader`: batches whose order and randomness are functions of seed, epoch and position
 - `rng`      random states as plain data
-- `state`    what is in a checkpoint
+- `state`    the contents of a checkpoint
 - `trainer`  `init`, `Trainer`
 - `run`      `python -m resolute.pytorch.run module:Class`, for trial classes named as entrypoint
 """

@@ -1,4 +1,4 @@
-"""The table of who may make which call, made from the routes and the one function that decides.
+"""The table of callers and the calls that they may make, generated from the routes and the function that authorises.
 
 python -m resolute_master.api.rights docs/authorisation.md      # writes the page
 """

@@ -1,5 +1,6 @@
-"""What limits on spending leave of a decision: what a pool may buy, which allocations may start, and what a pool does that may
-spend nothing. Pure, from the accounts and prices of the view; `lifecycle.budget` says when a limit is reached."""
+"""The effect of spending limits on a decision: what a pool may buy, which allocations may start, and the effect of
+a lack of funds. Pure, from the accounts and prices of the view; `lifecycle.budget` defines when a limit is reached.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +180,7 @@ def starting_nothing(plan: ScalePlan, machines: Iterable[InstanceView]) -> Scale
         Termination(
             instance_id=each.instance_id,
             cause=Cause.UNWANTED,
-            reason="it has not joined yet, and the pool may spend nothing now",
+            reason="it has not joined yet, and the pool may not spend now",
         )
         for each in machines
         if each.joined_at is None and each.intent is Intent.RUN and not each.observed.final

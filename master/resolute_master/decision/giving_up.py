@@ -1,4 +1,4 @@
-"""Which waiting work fails because its pool has given up launching machines (`resolute_provisioner.launch_errors`). Pure."""
+"""The pending work that fails because its pool has given up launching machines (`resolute_provisioner.launch_errors`). Pure."""
 
 from __future__ import annotations
 

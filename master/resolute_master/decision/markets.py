@@ -1,7 +1,7 @@
-"""What a pool's work means for the choice between spot and on demand: the pool's view in the provisioner's words. Pure.
+"""Converts a pool's work into inputs of the choice between spot and on demand. Pure.
 
-Work with a deadline brings what is known of its length; what runs is looked at because it may have to move. Pools with one market
-only cost nothing here.
+They contain the known length of work with a deadline, and running work, which may have to move. Pools with one market only cost
+nothing here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A pool as it is when its scheduler's plan has been carried out, as far as the machines are concerned. Pure, in the size of the
-plan: what the plan does not touch is not looked at."""
+"""The machines of a pool after its scheduler's plan has been carried out. Pure; it reads only the machines that the plan affects,
+so its cost depends on the size of the plan.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A decision about a snapshot file, without a master: what would be decided, and why the rest waits.
+"""A decision about a snapshot file, without a master: the plan, and the reasons of the allocations that still wait.
 
-The one door for `det job schedule`: it needs the scheduler and the configuration library, and nothing that serves.
+The entry point of `det job schedule`: it needs the scheduler and the configuration library, and no server.
 """
 
 from __future__ import annotations

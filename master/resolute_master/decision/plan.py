@@ -1,4 +1,4 @@
-"""What was decided about one pool, with reasons. Whoever carries it out may refuse a part, and never decides again."""
+"""The decision about one pool, with reasons. The code that carries it out may refuse a part, and never decides again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plan_pool` on changed snapshots, for those who ask what would happen (`scheduler.explain`, `det job schedule`)."""
+"""`plan_pool` on changed snapshots, for what-ifs (`scheduler.explain`, `det job schedule`)."""
 
 from __future__ import annotations
 

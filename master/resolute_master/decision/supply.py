@@ -1,4 +1,4 @@
-"""What the scheduler may count on besides present agents, in its own words."""
+"""The machines that the scheduler may count on besides present agents, as the scheduler's types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that the decision about one pool may look at, as one frozen value."""
+"""All inputs of the decision about one pool, as one frozen value."""
 
 from __future__ import annotations
 

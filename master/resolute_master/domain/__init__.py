@@ -1,5 +1,5 @@
-"""What things are: frozen values, one file per noun.
+"""The entities of the cluster: frozen values, one file per noun.
 
-Knows the nouns and the facts derived from one of them alone. Must not know how they are stored, shown or moved: no clock,
-no I/O, no rule that looks at two of them.
+Knows the nouns and the facts that follow from one of them alone. Must not know how they are stored, shown or changed: no clock,
+no I/O, no rule about two of them.
 """

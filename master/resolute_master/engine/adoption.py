@@ -1,4 +1,4 @@
-"""Ended experiments and machines leave the memory; a command that concerns one takes it up again for its cycle."""
+"""Ended experiments and machines are evicted from memory; a command that concerns one loads it again for its cycle."""
 
 from __future__ import annotations
 

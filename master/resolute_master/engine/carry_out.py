@@ -1,4 +1,4 @@
-"""The plan of a pool, written into the state: one rule of the lifecycle for each decision, in the plan's order."""
+"""Applies the plan of a pool to the state: one rule of the lifecycle for each decision, in the plan's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle leaves behind so that it can be run again: commands, time, entropy, adopted entities, digest."""
+"""The record of a cycle that allows to run it again: commands, time, entropy, adopted entities, digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points proposed by Optuna. The library is imported when a search first asks for one of its samplers."""
+"""Points proposed by Optuna. The library is imported when a search first needs one of its samplers."""
 
 from __future__ import annotations
 

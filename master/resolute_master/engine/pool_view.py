@@ -1,4 +1,4 @@
-"""What a decision about a pool looks at, taken from the state of the cluster. Nothing is decided here."""
+"""Builds the view of a pool for a decision from the state of the cluster. It decides nothing."""
 
 from __future__ import annotations
 

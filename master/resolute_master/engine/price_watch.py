@@ -1,4 +1,4 @@
-"""Asks clouds for the prices of the moment and tells the engine: one watch a pool."""
+"""Queries clouds for current prices and submits them to the engine: one watch per pool."""
 
 from __future__ import annotations
 

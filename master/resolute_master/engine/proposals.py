@@ -1,4 +1,4 @@
-"""Asks a sampler for the points that searches wait for, and tells the engine: beside the rules, which never wait."""
+"""Queries a sampler for the points that searches wait for, and submits them to the engine. The rules never wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine's side of the provisioner: recorded intents out, the cloud's word in."""
+"""The engine's side of the provisioner: it sends recorded intents and receives the cloud's reports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A recorded journal, run again from its snapshot: every digest is compared.
+"""Runs a recorded journal again from its snapshot and compares every digest.
 
-Needs the store's journal and snapshots and the pools under which they were recorded, nothing else: no master, no agents, no clock.
+It needs the store's journal and snapshots and the pools under which they were recorded, and no master, agents or clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metrics, logs and step marks: batched to the store, acknowledged when they are durable, then made known to the rules."""
+"""Metrics, logs and step marks: batched to the store, acknowledged when they are durable, then submitted to the rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a virtual pool and its jobs spend, and when that reaches a limit: the accounts of `lifecycle.spending`, in virtual time.
+"""The spending of a virtual pool and its jobs, and its limits: the accounts of `lifecycle.spending`, in virtual time.
 
-A limit is reached, and spending goes on, by the rules of `lifecycle.budget`. Only accounts with limits are kept.
+The rules of `lifecycle.budget` determine when a limit is reached and when spending resumes. Only accounts with limits are kept.
 """
 
 from __future__ import annotations

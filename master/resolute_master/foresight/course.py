@@ -1,8 +1,7 @@
-"""Time: arrivals, boots, ends, refusals and interruptions happen to a pool, and each moment ends with one decision.
+"""One run of the simulation: arrivals, boots, ends, refusals and interruptions; each moment ends with one decision.
 
-Times are seconds from the course's epoch. What runs makes progress only while it holds slots; a run that goes on from a
-checkpoint first takes `restart_s`; one that is asked to leave saves for `save_s` and loses nothing; one that is cut goes
-back to its last periodic checkpoint.
+Times are seconds from the course's epoch. Work progresses only while it holds slots. A run that resumes from a checkpoint first
+takes `restart_s`. A preempted run saves for `save_s` and loses nothing. An interrupted run returns to its last periodic checkpoint.
 """
 
 from __future__ import annotations

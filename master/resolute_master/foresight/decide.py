@@ -1,4 +1,4 @@
-"""What decides about a virtual pool. `Production` and `Sparing` call `plan_pool`, as a live master does in each cycle."""
+"""The decisions about a virtual pool. `Production` and `Sparing` call `plan_pool`, as a live master does in each cycle."""
 
 from __future__ import annotations
 

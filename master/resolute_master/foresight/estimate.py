@@ -1,12 +1,12 @@
-"""When what waits will start: the pool as it is now, played forward many times on run times like those of the past. Pure.
+"""Start estimates: many simulations of the present pool, with run times sampled from the past. Pure.
 
-Each course draws how long everything that runs or waits will (still) run, and how long machines take to join, and lets the
-production scheduler and planner decide. The starts that it finds are one sample; the middle 90 % of all samples are the range.
-Work that is not submitted yet is not foreseen: more important work that comes later makes a start later than was said.
+Each course draws the (remaining) run time of all running and pending work and the times to join of machines; the production
+scheduler and planner decide. The starts of one course are one sample; the middle 90 % of all samples are the range. Future
+submissions are not part of it: more important work that arrives later delays a start beyond the estimate.
 
-A course is played up to a bound of decisions. What has not started by then is reckoned by the backlog before it, as of a fluid: the
-slot-seconds that the drawn run times give to all that is still to start before it, over the slots that are in use (the virtual
-waiting time of queueing theory: work in front over the rate of service).
+A course runs up to a bound of decisions. The start of work that is still pending then is computed from the backlog before it, as of
+a fluid: the slot-seconds of all work before it by the drawn run times, over the slots in use (the virtual waiting time of queueing
+theory: work in front over the rate of service).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long machines take to join, from those that the pool has: a sample of the past, by offer. Pure."""
+"""The distribution of times to join, from machines of the pool that have joined, by offer. Pure."""
 
 from __future__ import annotations
 

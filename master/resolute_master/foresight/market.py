@@ -1,4 +1,4 @@
-"""What the cloud gives and takes in virtual time."""
+"""The capacity that the cloud grants and reclaims in virtual time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The state of one pool under virtual time: what waits and runs, its machines, and what was learnt of its offers.
+"""The state of one pool under virtual time: pending and running work, its machines, and what was learnt of its offers.
 
-Whoever drives it says what happened; a decider reads it and its decisions are applied here, as the engine would apply them.
+A driver reports events to it. A decision reads it and is applied here, as the engine would apply it.
 """
 
 from __future__ import annotations

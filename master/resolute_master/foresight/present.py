@@ -1,4 +1,4 @@
-"""A live pool as a virtual one: where a play of what comes next begins."""
+"""Conversion of a live pool into a virtual one, where a simulation of the future starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long work runs, from what has ended: a sample of the past, conditional on how long something has run already. Pure."""
+"""The distribution of run times, from work that has ended: conditional on the time that work has run already. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A search on one pool under virtual time: its method decides which trials go on, the production rules where they run.
+"""A search on one pool under virtual time: its method decides which trials continue, the production rules where they run.
 
-Each trial reports whenever it has come to a length at which the search may decide about it. What it reports is the driver's to say
-(`Results`): of a search that is only planned nobody knows it.
+Each trial reports when it reaches a length at which the search may decide about it. The driver provides the results (`Results`):
+those of a planned search are unknown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How long a search will take on a pool, and what it will cost: played a few times with results that are drawn. Pure.
+"""The expected duration and cost of a search on a pool: a few simulations with random results. Pure.
 
-As if nothing else ran in the pool, and nothing were interrupted: an elastic pool begins with no machines and buys them. The results
-that trials will tell are not known. In each course each trial is given a final metric at random, which it comes down to as it
-trains: that says how many go on, and not which. A unit of training takes `unit_s` on the slots of a trial, whatever the point.
+The pool has no other work and no interruptions; an elastic pool starts without machines and buys them. The results of trials are
+unknown: each course gives each trial a random final metric, to which its curve descends. This determines how many trials
+continue, not which. A unit of training takes `unit_s` on the slots of a trial, whatever its hyperparameters.
 """
 
 from __future__ import annotations

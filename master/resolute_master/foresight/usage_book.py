@@ -1,4 +1,4 @@
-"""What the users of a virtual pool have held of it lately: the rows of `lifecycle.usage`, in virtual time."""
+"""The past usage of a virtual pool by its users: the rows of `lifecycle.usage`, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to the jobs and machines of a course: what work is and was, and what each machine costs."""
+"""The progress of the jobs and the cost of the machines of a course."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""How the master can be watched: metrics, traces, and what held up its event loop.
+"""Observability of the master: metrics, traces, and the causes of stalls of its event loop.
 
-Knows the ports at which the other parts tell what they did (listeners of the engine, the store's calls, the API's requests) and
-how Prometheus and OpenTelemetry want to be told. Must not decide or change anything: without this package the master does the same.
+Knows the ports at which the other parts report (listeners of the engine, the store's calls, the API's requests) and
+the formats of Prometheus and OpenTelemetry. Must not decide or change anything: without this package the master does the same.
 No label is unbounded: pools, states, reasons, routes and statuses, never an id.
 
 - `observation`    everything together, for the composition root: `Observation`
 - `requests`       requests of the API by route and status
-- `engine`         cycles, commits and what was decided in them
-- `state`          the queue, slots, agents and machines as they are when Prometheus asks
-- `ledger`         what paid slot-seconds were spent on
+- `engine`         cycles, commits and their decisions
+- `state`          the queue, slots, agents and machines at the time of a scrape
+- `ledger`         paid slot-seconds by account
 - `store`          the store's calls: `observed(store, ...)`
-- `loop_watch`     how late the event loop is, and what ran when it was
+- `loop_watch`     the delay of the event loop, and what ran during a stall
 - `tracing`        spans from a request to the start of a container
 """

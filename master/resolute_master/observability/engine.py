@@ -115,7 +115,7 @@ class WorkMetrics:
         )
         self._interruptions = Counter(
             "resolute_machine_interruptions",
-            "Machines that their cloud took away; noticed says whether it was announced",
+            "Machines that their cloud reclaimed; noticed: whether with a notice",
             ["pool", "noticed"],
             registry=registry,
         )

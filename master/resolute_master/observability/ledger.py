@@ -152,7 +152,7 @@ class SaveMetrics:
         self._last: OrderedDict[AllocationId, float] = OrderedDict()
         self._seconds = Histogram(
             "resolute_checkpoint_save_seconds",
-            "Time that the step loop stood still for a save",
+            "Time that a save blocked the step loop",
             buckets=(0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0),
             registry=registry,
         )

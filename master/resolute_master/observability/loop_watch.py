@@ -37,7 +37,7 @@ STALL_S = 0.05
 FRAMES = 12
 """The innermost ones that are logged of what ran."""
 
-NOTHING_RAN = "  nothing: the loop was waiting for events, and the machine gave it no processor in time"
+NOTHING_RAN = "  none: the loop was waiting for events and got no processor in time"
 
 LATENESS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
@@ -85,7 +85,7 @@ class LoopWatch:
         )
         self._computed = Counter(
             "resolute_event_loop_stalls_computed",
-            f"Stalls in which the process itself computed for more than {stall_s * 1000:.0f} ms; in others it had no processor",
+            f"Stalls in which the process computed for more than {stall_s * 1000:.0f} ms; in others it had no processor",
             registry=registry,
         )
         self._starved = Counter(
@@ -156,7 +156,7 @@ class LoopWatch:
         collecting = f", {collected_s * 1000:.0f} of it garbage collection" if collected_s >= 0.001 else ""
         what = "what ran:\n" + "".join(stack) if stack else "what ran could not be seen"
         log.warning(
-            "the event loop stood still for %.0f ms (%.0f ms computing%s, %.0f ms without a processor); %s",
+            "the event loop stalled for %.0f ms (%.0f ms computing%s, %.0f ms without a processor); %s",
             late_s * 1000,
             computed_s * 1000,
             collecting,

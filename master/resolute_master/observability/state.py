@@ -89,7 +89,7 @@ class StateMetrics(Collector):
             "resolute_queue_oldest_seconds", "How long the oldest waiting allocation has waited", ("pool",), oldest
         )
         yield _family("resolute_slots", "Slots of the agents", ("pool", "state"), slots)
-        yield _family("resolute_agents", "Agents that are known", ("pool", "state"), agents)
+        yield _family("resolute_agents", "Agents by pool and state", ("pool", "state"), agents)
         yield _family("resolute_machines", "Machines of elastic pools that are not over", ("pool", "state"), machines)
         yield _family("resolute_machines_price_per_hour", "Price of the machines that are paid for", ("pool",), prices)
         yield _family("resolute_outbox_effects", "Orders that agents have not obeyed yet", (), {(): seen.orders})

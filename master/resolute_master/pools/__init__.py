@@ -1,10 +1,10 @@
-"""Elastic pools as the configuration writes them: their policies, offers, clouds and prices.
+"""Elastic pools of the configuration: their policies, offers, clouds and prices.
 
-Knows the configuration, and asks the driver of each pool's provider (`resolute_provisioner.clouds.driver`) for all that depends on
-the cloud. Must not know which providers there are, nor how anything is decided.
+Knows the configuration, and uses the driver of each pool's provider (`resolute_provisioner.clouds.driver`) for everything that
+depends on the cloud. Must not know which providers exist, nor how decisions are made.
 
-`policies` makes the values that decisions are made with (`offers` what a pool may buy, `instance_types` and `remembered` what a
-start has learnt from outside); `clouds` completes and checks the pools at a start, and opens what is behind each; `price_sources`
-what tells prices; `provisioning` runs one reconciler a pool; `pool_file`, `file_checks` and `offer_rows` show a pool without a
+`policies` builds the inputs of decisions (`offers` what a pool may buy, `instance_types` and `remembered` what a
+start has learnt from outside); `clouds` completes and checks the pools at a start, and opens the cloud of each; `price_sources`
+provides prices; `provisioning` runs one reconciler per pool; `pool_file`, `file_checks` and `offer_rows` show a pool without a
 master.
 """

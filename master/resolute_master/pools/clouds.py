@@ -1,4 +1,4 @@
-"""The clouds behind the elastic pools, made from the pools' configuration."""
+"""The clouds of the elastic pools, built from the pools' configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is said of a pool's file before it costs an hour: addresses that no machine reaches, and regions that nobody has.
+"""Checks of a pool's file before it costs an hour: addresses that no machine can reach, and regions that do not exist.
 
-A starting master asks the cloud and finds out; a file is looked at without one. So a new region, which the list does not have yet,
+A starting master queries the cloud instead; a file is checked without one. So a new region, which the list does not contain yet,
 is refused here only.
 """
 

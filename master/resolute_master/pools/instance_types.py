@@ -1,7 +1,7 @@
-"""What the clouds say of the machine types that the pools name: asked at each start, and remembered for a start without an answer.
+"""The clouds' descriptions of the machine types that the pools name: queried at each start, stored for a start without answer.
 
-The shipped table is what is left where there is neither. What was told is kept in a file beside the state, because the
-journal can only be run again with the slots that were known then.
+Without either, the shipped table applies. The answers are kept in a file beside the state, because the journal can only be run
+again with the slots of the time of its recording.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The offers of a pool as people see them: the same for a running master and for a configuration file. Pure."""
+"""The offers of a pool for display: the same for a running master and for a configuration file. Pure."""
 
 from __future__ import annotations
 

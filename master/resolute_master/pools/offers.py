@@ -1,4 +1,4 @@
-"""From the configuration of a pool to its offers."""
+"""Converts the configuration of a pool into its offers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the configuration of the pools to the values that decisions are made with."""
+"""Converts the configuration of the pools into the inputs of decisions."""
 
 from __future__ import annotations
 

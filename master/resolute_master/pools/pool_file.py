@@ -1,4 +1,4 @@
-"""Pools of a file, without a master: what `det pool offers --config` shows and `det simulate` runs.
+"""Pools of a file, without a master, for `det pool offers --config` and `det simulate`.
 
 A file is a master's configuration, or a single entry of its `resource_pools`. It is read as a starting master reads it.
 """

@@ -1,4 +1,4 @@
-"""Who tells the prices of the moment of a pool's offers, made from the pool's configuration."""
+"""The sources of current prices of a pool's offers, built from the pool's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One reconciler for each elastic pool, and what its machines are told at their start."""
+"""One reconciler for each elastic pool, and the boot data of its machines."""
 
 from __future__ import annotations
 

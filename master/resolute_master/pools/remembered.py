@@ -1,6 +1,6 @@
-"""What a start has learnt from outside and decisions rest on: small files of JSON beside the state.
+"""Facts that a start has learnt from outside and that decisions depend on: small JSON files beside the state.
 
-The journal can only be run again with what was known then, and nobody can be asked for that later.
+The journal can only be run again with the facts of the time of its recording, which no source provides later.
 """
 
 from __future__ import annotations

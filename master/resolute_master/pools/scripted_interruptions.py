@@ -1,4 +1,4 @@
-"""Interruptions that are scripted by training steps: watched here, carried out by the cloud."""
+"""Interruptions at given training steps: detected here, carried out by the cloud."""
 
 from __future__ import annotations
 

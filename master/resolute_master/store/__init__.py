@@ -1,9 +1,8 @@
 """Durable cluster state behind one port.
 
-Knows tables, transactions and queries. Must not know a rule: it stores what the engine decided and pages what people
-read.
+Knows tables, transactions and queries. Must not know a rule: it stores what the engine decided and reads pages for users.
 
 - `base`    the port, in domain verbs
 - `memory`  for simulation and tests; passes the same conformance suite
-- `sql`     SQLAlchemy Core tables and queries; SQLite today, PostgreSQL by the same code
+- `sql`     SQLAlchemy Core tables and queries; SQLite and PostgreSQL by the same code
 """

@@ -35,8 +35,8 @@ class Told:
         recorded, replayed = found.divergence.recorded, found.divergence.replayed
         return (
             f"cycle {found.divergence.sequence} differs: recorded {recorded}, replayed {replayed}; the "
-            f"{found.cycles} cycle(s) before it came out as recorded. Was it recorded by this version, and under the configuration "
-            "that --config-file names?"
+            f"{found.cycles} cycle(s) before it are as recorded. Use the version and the configuration "
+            "(--config-file) that recorded it."
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Pages, one module a subject: each reads what it shows through the functions of the API and hands it to its template."""
+"""Pages, one module a subject: each reads its data through the functions of the API and passes it to its template."""

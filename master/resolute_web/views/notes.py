@@ -39,9 +39,7 @@ async def write(call: Call, experiment: Experiment) -> web.Response:
     form = await read_form(call)
     text, before = (form.text(name).replace("\r\n", "\n") for name in ("notes", "before"))
     if experiment.notes != before:
-        error = FailedPrecondition(
-            "the notes were changed while you wrote; below is your text, and what is stored now stands under it"
-        )
+        error = FailedPrecondition("the notes have changed meanwhile; your text is below, followed by the stored text")
         return await _form(call, experiment, text, str(error), 409)
     await patch(asking(call, PatchExperiment(notes=text)), experiment)
     return see(f"/det/experiments/{experiment.id}")

@@ -130,11 +130,11 @@ ADVICE: Sequence[tuple[tuple[str, ...], str]] = (
     ),
     (("image", "ami"), "Correct the image in the pool's configuration."),
     (("budget",), "Raise the budget, or wait for its next period."),
-    (("boot", "join"), "Look at the console output of such a machine: it starts and its agent never joins."),
+    (("boot", "join"), "Check the console output of such a machine: it starts, but its agent does not join."),
 )
 """By words of the refusal."""
 
-NO_ADVICE = "It is asked again by itself; the message says more."
+NO_ADVICE = "The pool retries automatically; the message has details."
 
 
 def _troubles(offers: GetPoolOffersResponse | None) -> Sequence[Trouble]:

@@ -1,15 +1,15 @@
-"""What machine types there are, and what they cost on demand, as far as it is known without asking a cloud.
+"""Machine types and their on-demand prices, as far as they are known without a query to a cloud.
 
 Knows shapes (vCPUs, memory, accelerators) and list prices by region.
 Must not know pools, offers, beliefs or any API.
 
-    Catalogue       the types of one cloud: `shape`, `price`, `with_shapes` for what the cloud itself has told
+    Catalogue       the types of one cloud: `shape`, `price`, `with_shapes` for those that the cloud itself has described
     Shape           one type
     shipped         the catalogue of a provider that comes with the distribution; `scripts/price_tables.py` writes its tables
     TypeRules       how one cloud writes types, zones and regions (in `rules`); each provider's package has its own
 
-The tables are of an unknown date, and no negotiated price is in them: a price from here is a default for ranking and for
-estimates, and always shown with its source. Spot prices are not shipped at all.
+The date of the tables is unknown, and they contain no negotiated prices: a price from here is a default for ranking and for
+estimates, and always shown with its source. Spot prices are not shipped.
 """
 
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape

@@ -50,7 +50,7 @@ async def test_a_stall_is_counted_and_logged_with_what_ran(caplog: pytest.LogCap
         await until_counted(registry, "resolute_event_loop_stalls_total", 1)
         assert (registry.get_sample_value("resolute_event_loop_lag_max_seconds") or 0.0) > STALL_S
     lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert any("hold_everybody_up" in line and "the event loop stood still for" in line for line in lines)
+    assert any("hold_everybody_up" in line and "the event loop stalled for" in line for line in lines)
 
 
 @pytest.mark.parametrize("computing", [True, False])

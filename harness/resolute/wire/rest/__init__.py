@@ -2,10 +2,9 @@
 
 Knows names and types of fields. Must not know where the values come from, and neither HTTP nor the route table.
 
-Enums that the kernel also has are called `Wire...` here, because the contract shows more states than are stored. A
-field without a default is always there; `None` is unset.
+Enums that the kernel also has are called `Wire...` here, because the contract has more states than are stored. A
+field without a default is always present; `None` is unset.
 
-`scripts/rest_shapes.py` writes the modules of the contract; a test compares them with what it writes. What goes
-beyond the contract is written by hand: `costs`,
-`extensions`, `offers`, `readiness`, `searching`, `why`, and the hash in `passwords`.
+`scripts/rest_shapes.py` generates the modules of the contract; a test compares them. Additions to the contract are written by hand:
+`costs`, `extensions`, `offers`, `readiness`, `searching`, `why`, and the hash in `passwords`.
 """

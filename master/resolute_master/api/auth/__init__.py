@@ -1,10 +1,10 @@
-"""Who calls, and what they may do.
+"""The caller, and what it may do.
 
-Knows tokens, passwords, users and who owns an entity. Must not know any resource.
+Knows tokens, passwords, users and the owner of an entity. Must not know any resource.
 
 - `authenticate`    tokens and passwords
 - `authorise`       the one function that decides whether a caller may do something
 - `ownership`       the owner of an entity, for that function
-- `login_attempts`, `fair_turns`  limits of failed logins and of password hashes at once
-- `cross_site`      changes that a page of another site makes a browser send
+- `login_attempts`, `fair_turns`  limits of failed logins and of concurrent password hashes
+- `cross_site`      requests that a page of another site makes a browser send
 """

@@ -1,12 +1,12 @@
 """The HTTP server below the resources: connections, limits, the path of every request, errors and pages.
 
-Knows aiohttp, who calls (`auth`) and what the composition root gives (`context`). Must not know any resource.
+Knows aiohttp, the caller (`auth`) and the objects that the composition root provides (`context`). Must not know any resource.
 
-- `connections`, `protocol`, `addresses`  connections below HTTP: how many there may be, and where each comes from
+- `connections`, `protocol`, `addresses`  connections below HTTP: their limits, and the address of each client
 - `application`, `serving`                the aiohttp application, its routes, and its context until the master stops
-- `outage`                                requests while the database is away
-- `call`                                  a route, and the one path of every request: authenticate, find, authorise, handle, answer
-- `requests`, `response_headers`, `cross_origin`  what surrounds each request
-- `admission`, `bodies`, `form_fields`, `limits`  how much a caller may send and hold open
+- `outage`                                requests while the database is unavailable
+- `call`                                  a route, and the path of every request: authenticate, find, authorise, handle, answer
+- `requests`, `response_headers`, `cross_origin`  common processing of each request
+- `admission`, `bodies`, `form_fields`, `limits`  limits of a caller's requests and bodies
 - `errors`, `paging`, `streaming`         the forms of answers
 """

@@ -1,7 +1,7 @@
-"""From which address a request comes: the peer's, or what a trusted proxy says of it.
+"""The address of a request's client: the peer's, or the one that a trusted proxy reports.
 
-`X-Forwarded-For` is read only where the peer is a proxy that the configuration names (`security.trusted_proxies`): from
-anybody else it is a text that the caller has made up.
+`X-Forwarded-For` is read only if the peer is a proxy that the configuration names (`security.trusted_proxies`). Any other client
+could set it to any value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who may have how many requests open, and how many bytes of bodies are held: counted here, nowhere else.
+"""Limits of open requests and of bytes of bodies in memory: counted here, nowhere else.
 
 In memory and for this process alone. A caller over a limit is refused before its body is read. Callers without a token count by
-address, and hold a place among the public requests only when their bodies have been read: a body that never comes to its end
-holds a connection and some KiB, and nothing that another caller needs.
+address, and occupy a place among the public requests only after their bodies have been read: a body that never ends
+occupies a connection and some KiB, and nothing that another caller needs.
 """
 
 from __future__ import annotations

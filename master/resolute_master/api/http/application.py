@@ -1,4 +1,4 @@
-"""The aiohttp application: what surrounds each request, and the routes."""
+"""The aiohttp application: the middleware, and the routes."""
 
 from __future__ import annotations
 

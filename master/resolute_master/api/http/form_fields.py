@@ -1,4 +1,4 @@
-"""What a form of a page sends: its fields, each with all its values. Files of a form are left out."""
+"""The fields of a form of a page, each with all its values. Files of a form are ignored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Requests while the database is away: those of tasks wait for it, further changes of other callers are refused.
+"""Requests while the database is unavailable: those of tasks wait for it, changes by other callers are refused.
 
-The released harness repeats a refused request 20 times after the pause that the answer asks for, which is a minute, and then the
-trial fails: the calls of tasks are held for as long as the database is away. Every other caller learns at once that
-nothing was stored. What the committed state alone can answer is answered.
+The released harness repeats a refused request 20 times after the pause that the answer requests. That is a minute, and then the
+trial fails. So requests of tasks are held for as long as the database is unavailable. Other callers get an immediate error, and
+nothing is stored. Requests that the committed state can answer are answered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""aiohttp's protocol of one connection, with what this master adds to it."""
+"""aiohttp's protocol of one connection, with the master's additions."""
 
 from __future__ import annotations
 

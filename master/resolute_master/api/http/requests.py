@@ -1,8 +1,8 @@
-"""What surrounds each request: its id, the fields of its log lines, the access log, metrics and traces, an outage of the
+"""Common processing of each request: its id, the fields of its log lines, the access log, metrics and traces, an outage of the
 database, and errors as answers.
 
-One middleware does all of it: each further one would cost every request two more coroutines. The id is taken from `X-Request-ID`
-if the caller sent a sensible one, else made, and always returned in the same header.
+One middleware does all of it: each further one would cost every request two more coroutines. The id is the caller's `X-Request-ID`
+if that is valid, else generated, and always returned in the same header.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HTTP headers of every answer that tell a browser what it may do with it. A handler that sets one of them keeps its own."""
+"""HTTP headers of every answer that restrict what a browser may do with it. A value that a handler sets is kept."""
 
 from __future__ import annotations
 

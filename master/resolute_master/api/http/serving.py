@@ -1,4 +1,4 @@
-"""What a running master serves: the context of its API, until it is asked to stop."""
+"""The context of a running master's API, until the master stops."""
 
 from __future__ import annotations
 

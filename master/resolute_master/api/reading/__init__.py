@@ -1,4 +1,4 @@
-"""What answers are read from: the committed state, the store and the master's own log.
+"""The sources of answers: the committed state, the store and the master's own log.
 
 Knows the engine's state and the store. Must not know any resource.
 """

@@ -1,22 +1,22 @@
-"""The store in an SQL database: SQLAlchemy Core, no ORM. SQLite for one machine, PostgreSQL for a server of its own.
+"""The store in an SQL database: SQLAlchemy Core, no ORM. SQLite for one machine, PostgreSQL for a separate server.
 
 Knows tables, statements, connections and schema versions. Must not know what a row means to a rule.
 
-- `tables`       the tables, and which columns of each entity queries look at; the entity itself is its `body`
-- `dialect`      the few things that databases spell differently
-- `database`     connections, transactions, threads, and what their errors mean to a person; SQLite
-- `schema`       brings a database to the version of this code
-- `changes`      the engine's commit, and what it loads at boot
+- `tables`       the tables, with the columns of each entity that queries read; the entity itself is its `body`
+- `dialect`      the few differences between the databases' SQL
+- `database`     connections, transactions, threads, and their errors as texts for users; SQLite
+- `schema`       upgrades a database to the version of this code
+- `changes`      the engine's commit, and what it loads at startup
 - `queries`      pages and look-ups
 - `searching`    log lines by a regular expression, for a limited time
 - `streams`      metrics, logs and step marks
 - `store`        the port, put together
 
-All statements are functions of a `sqlalchemy.Connection`, run inside one transaction by a `Database`. PostgreSQL has paths
-of its own, on asyncpg, for what is written often:
+All statements are functions of a `sqlalchemy.Connection`, run inside one transaction by a `Database`. PostgreSQL has its own paths,
+on asyncpg, for frequent writes:
 
-- `postgres`          a `Database` whose work goes on over restarts of the server
-- `postgres_address`  where the server is, and what its refusals mean
+- `postgres`          a `Database` that continues after restarts of the server
+- `postgres_address`  the address of the server, and its refusals as errors
 - `postgres_session`  its connections, and the lock of the one master
 - `postgres_commit`   the engine's commit as one statement
 - `postgres_streams`  metrics, logs and step marks by COPY

@@ -2,6 +2,6 @@
 
 Knows processes and files of this computer. Must not decide anything.
 
-`configuration` is the block `provider` of a pool, `driver` what that comes to; `cloud` the machines, `files` what is kept of them,
-`host` the process that each machine lives in. `python -m resolute_provisioner.clouds.local` lists, interrupts and ends them.
+`configuration` is the block `provider` of a pool, `driver` the port of the provider; `cloud` the machines, `files` their records,
+`host` the process of each machine. `python -m resolute_provisioner.clouds.local` lists, interrupts and ends them.
 """
