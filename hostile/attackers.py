@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-from resolute_master.api.rights import Who
+from resolute_master.api.rights import Role
 
 
 class Attacker(StrEnum):
@@ -23,15 +23,15 @@ class Attacker(StrEnum):
     OTHER = "other user"
 
 
-COLUMN: Mapping[Attacker, Who] = MappingProxyType(
+COLUMN: Mapping[Attacker, Role] = MappingProxyType(
     {
-        Attacker.NOBODY: Who.NOBODY,
-        Attacker.FORGER: Who.NOBODY,
-        Attacker.AGENT: Who.AGENT,
-        Attacker.ENDED_TASK: Who.ENDED_TASK,
-        Attacker.OTHER_TASK: Who.OTHER_TASK,
-        Attacker.FROM_TASK: Who.OTHER,
-        Attacker.OTHER: Who.OTHER,
+        Attacker.NOBODY: Role.UNAUTHENTICATED,
+        Attacker.FORGER: Role.UNAUTHENTICATED,
+        Attacker.AGENT: Role.AGENT,
+        Attacker.ENDED_TASK: Role.ENDED_TASK,
+        Attacker.OTHER_TASK: Role.OTHER_TASK,
+        Attacker.FROM_TASK: Role.OTHER,
+        Attacker.OTHER: Role.OTHER,
     }
 )
 """The column of `docs/authorisation.md` that says what each may."""

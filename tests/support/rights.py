@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resolute.wire.rest.passwords import hash_password
-from resolute_master.api.rights import Row, Who
+from resolute_master.api.rights import Role, Row
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import CreateUser
 from resolute_master.domain.ids import UserId
@@ -33,30 +33,30 @@ class Scene:
     carol_job: str
     workspace: int
     project: int
-    callers: Mapping[Who, dict[str, str]]
+    callers: Mapping[Role, dict[str, str]]
     """How each shows who it is: `token` or `task` of `World.send`."""
 
-    async def status(self, row: Row, who: Who) -> int:
+    async def status(self, row: Row, role: Role) -> int:
         """Of the call of a row, made by one caller."""
         key = f"{row.call}, {row.when}" if row.when else row.call
-        method, path = row.method, self._path(row, who)
-        options: dict[str, Any] = {"token": "", **self.callers[who]}
-        body = self._bodies(who).get(key)
+        method, path = row.method, self._path(row, role)
+        options: dict[str, Any] = {"token": "", **self.callers[role]}
+        body = self._bodies(role).get(key)
         response = await self.world.send(
-            method, path + QUERIES.get(row.call, "").format(**self._parts(who)), body, **options
+            method, path + QUERIES.get(row.call, "").format(**self._parts(role)), body, **options
         )
         async with response:
             await response.read()
         return response.status
 
-    def _path(self, row: Row, who: Who) -> str:
+    def _path(self, row: Row, role: Role) -> str:
         place = "workspace" if row.path.startswith("/api/v1/workspaces") else "project"
-        parts = self._parts(who) | {"id": self._parts(who)[place]}
+        parts = self._parts(role) | {"id": self._parts(role)[place]}
         if row.method in ("POST", "PUT") and not row.when:
-            parts["templateName"] = f"of {who}"  # each creates its own
+            parts["templateName"] = f"of {role}"  # each creates its own
         return re.sub(r"\{(\w+)\}", lambda match: parts[match[1]], row.path)
 
-    def _parts(self, who: Who) -> dict[str, str]:
+    def _parts(self, role: Role) -> dict[str, str]:
         """What stands in paths; a name that is not here fails the test of its route."""
         ada = next(user for user in self.world.users() if user.username == "ada")
         numbers = {
@@ -88,7 +88,7 @@ class Scene:
             "key": "UNCAT",
         }
 
-    def _bodies(self, who: Who) -> Mapping[str, Any]:
+    def _bodies(self, role: Role) -> Mapping[str, Any]:
         """Of the calls whose body names what they are about, or that decide something by it."""
         trial, experiment, job = self.trial.id, self.trial.experiment_id, self.trial.job_id
         report = {"uuid": UUID, "allocationId": self.allocation.id, "metadata": {"steps_completed": 1}, "resources": {}}
@@ -125,13 +125,13 @@ class Scene:
             "PATCH /api/v1/users/{userId}": {"displayName": "Ada"},
             "PATCH /api/v1/users/{userId}, with `admin`, `active` or another `username`": {"active": True},
             "PATCH /api/v1/users/{userId}, with `agentUserGroup`": {"agentUserGroup": account},
-            "POST /api/v1/workspaces, with `agentUserGroup`": {"name": f"of {who}", "agentUserGroup": account},
+            "POST /api/v1/workspaces, with `agentUserGroup`": {"name": f"of {role}", "agentUserGroup": account},
             "PATCH /api/v1/workspaces/{id}, with `agentUserGroup`": {"agentUserGroup": account},
             "POST /api/v1/users/{userId}/password": hash_password(PASSWORD),
             "PUT /api/v1/templates/{templateName}": template,
             "PUT /api/v1/templates/{templateName}, of one that is there": template,
             "PATCH /api/v1/template/rename": {"oldName": "ada-s", "newName": "ada-s"},
-            "POST /api/v1/workspaces/{workspaceId}/projects": {"name": f"of {who}", "workspaceId": self.workspace},
+            "POST /api/v1/workspaces/{workspaceId}/projects": {"name": f"of {role}", "workspaceId": self.workspace},
         }
 
 
@@ -166,16 +166,16 @@ async def a_scene(storage: Path, **settings: Any) -> AsyncIterator[Scene]:
         await _ada_s_things(world, allocation, own)
         issue = world.context.tokens
         callers = {
-            Who.NOBODY: {},
-            Who.AGENT: {"token": AGENT_CREDENTIAL},
-            Who.ENDED_TASK: {"task": ended},
-            Who.OTHER_TASK: {"task": issue.issue_allocation(carol_allocation.id, ids["carol"])},
-            Who.OWN_TASK: {"task": own},
-            Who.OTHER: {"token": tokens["bob"]},
-            Who.OWNER: {"token": tokens["ada"]},
-            Who.WORKSPACE_OWNER: {"token": tokens["walter"]},
-            Who.ADMINISTRATOR: {"token": tokens["root"]},
-            Who.ADMINISTRATOR_IN_TASK: {"token": issue.issue_task_user(allocation.id, UserId(ids["root"]))},
+            Role.UNAUTHENTICATED: {},
+            Role.AGENT: {"token": AGENT_CREDENTIAL},
+            Role.ENDED_TASK: {"task": ended},
+            Role.OTHER_TASK: {"task": issue.issue_allocation(carol_allocation.id, ids["carol"])},
+            Role.OWN_TASK: {"task": own},
+            Role.OTHER: {"token": tokens["bob"]},
+            Role.OWNER: {"token": tokens["ada"]},
+            Role.WORKSPACE_OWNER: {"token": tokens["walter"]},
+            Role.ADMINISTRATOR: {"token": tokens["root"]},
+            Role.ADMINISTRATOR_IN_TASK: {"token": issue.issue_task_user(allocation.id, UserId(ids["root"]))},
         }
         yield Scene(
             world=world,

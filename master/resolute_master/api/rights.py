@@ -25,10 +25,10 @@ from resolute_master.domain.user import User
 from resolute_master.domain.workspace import Workspace
 
 
-class Who(StrEnum):
+class Role(StrEnum):
     """The callers of the table; the value heads their column."""
 
-    NOBODY = "nobody"
+    UNAUTHENTICATED = "no token"
     AGENT = "agent"
     ENDED_TASK = "ended task"
     OTHER_TASK = "other task"
@@ -40,33 +40,33 @@ class Who(StrEnum):
     ADMINISTRATOR_IN_TASK = "administrator, from a task"
 
 
-MEANING: Mapping[Who, str] = MappingProxyType(
+MEANING: Mapping[Role, str] = MappingProxyType(
     {
-        Who.NOBODY: "without a token, or with one that is not valid; also a user who is not active",
-        Who.AGENT: "the join token or credential of an agent or a booting machine: no token of the REST API",
-        Who.ENDED_TASK: "the token of a task whose allocation has ended",
-        Who.OTHER_TASK: "the token of a task that the call is not about",
-        Who.OWN_TASK: "the token of the task that the call is about, or whose trial, allocation or checkpoint it names",
-        Who.OTHER: "a user to whom nothing of the call belongs",
-        Who.OWNER: "the owner of the experiment, trial, checkpoint, task or job; the creator of the template; the user themself",
-        Who.WORKSPACE_OWNER: "the owner of the workspace that it is in, or that the call names",
-        Who.ADMINISTRATOR: "a user with the administrator's flag, logged in",
-        Who.ADMINISTRATOR_IN_TASK: "the same user, with the token in a task's environment (`DET_USER_TOKEN`), about others' work",
+        Role.UNAUTHENTICATED: "without a token, or with one that is not valid; also a user who is not active",
+        Role.AGENT: "the join token or credential of an agent or a booting machine: no token of the REST API",
+        Role.ENDED_TASK: "the token of a task whose allocation has ended",
+        Role.OTHER_TASK: "the token of a task that the call does not concern",
+        Role.OWN_TASK: "the token of the task that the call concerns, or whose trial, allocation or checkpoint it names",
+        Role.OTHER: "a user who owns no entity of the call",
+        Role.OWNER: "the owner of the experiment, trial, checkpoint, task or job; the creator of the template; the user themself",
+        Role.WORKSPACE_OWNER: "the owner of the workspace that it is in, or that the call names",
+        Role.ADMINISTRATOR: "a user with the administrator's flag, logged in",
+        Role.ADMINISTRATOR_IN_TASK: "the same user, with the token in a task's environment (`DET_USER_TOKEN`), for work of others",
     }
 )
 
-NEEDS_NO_REST = (Who.NOBODY, Who.AGENT, Who.ENDED_TASK)
-"""Who has no valid token: answered with 401."""
+NEEDS_NO_REST = (Role.UNAUTHENTICATED, Role.AGENT, Role.ENDED_TASK)
+"""Callers without a valid token: answered with 401."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A call. `when` says of what a request, where the route decides that beside its action."""
+    """A call. `when` limits the row to some requests of it, if the route authorises them separately."""
 
     method: str
     path: str
     when: str = ""
-    granted: frozenset[Who]
+    granted: frozenset[Role]
 
     @property
     def call(self) -> str:
@@ -102,16 +102,16 @@ def _task(name: str, trial: int) -> Caller:
 
 _OWNER, _WORKSPACE_OWNER, _OTHER, _THIRD, _ADMINISTRATOR = (_user(n, admin=n == 5) for n in range(1, 6))
 
-CALLERS: Mapping[Who, Caller | None] = MappingProxyType(
+CALLERS: Mapping[Role, Caller | None] = MappingProxyType(
     {
         **dict.fromkeys(NEEDS_NO_REST),
-        Who.OTHER_TASK: _task("other", 2),
-        Who.OWN_TASK: _task("own", 1),
-        Who.OTHER: _login(_OTHER),
-        Who.OWNER: _login(_OWNER),
-        Who.WORKSPACE_OWNER: _login(_WORKSPACE_OWNER),
-        Who.ADMINISTRATOR: _login(_ADMINISTRATOR),
-        Who.ADMINISTRATOR_IN_TASK: Caller(user=_ADMINISTRATOR, in_task=True),
+        Role.OTHER_TASK: _task("other", 2),
+        Role.OWN_TASK: _task("own", 1),
+        Role.OTHER: _login(_OTHER),
+        Role.OWNER: _login(_OWNER),
+        Role.WORKSPACE_OWNER: _login(_WORKSPACE_OWNER),
+        Role.ADMINISTRATOR: _login(_ADMINISTRATOR),
+        Role.ADMINISTRATOR_IN_TASK: Caller(user=_ADMINISTRATOR, in_task=True),
     }
 )
 
@@ -128,11 +128,11 @@ _TARGETS: Mapping[Action, Target] = MappingProxyType(
 # ----------------------------------------------------------------------------------------------------------- the rows
 
 
-def granted(steps: Sequence[tuple[Action, bool]], policy: Policy = BASIC) -> frozenset[Who]:
-    """Who may do all of them; each with whether it is about a thing, not about the cluster."""
+def granted(steps: Sequence[tuple[Action, bool]], policy: Policy = BASIC) -> frozenset[Role]:
+    """The callers that may do all of them; each step has a flag that it concerns an entity, not the cluster."""
     return frozenset(
-        who
-        for who, caller in CALLERS.items()
+        role
+        for role, caller in CALLERS.items()
         if all(
             can(caller, action, (_TARGETS.get(action, _WORK),) if has_target else None, policy=policy)
             for action, has_target in steps
@@ -141,7 +141,7 @@ def granted(steps: Sequence[tuple[Action, bool]], policy: Policy = BASIC) -> fro
 
 
 def rows_of(route: Route, policy: Policy = BASIC) -> tuple[Row, ...]:
-    """One for the call, and one for each thing that it decides beside that."""
+    """One for the call, and one for each condition that it authorises separately."""
     first = (route.action, route.find is not nothing)
     always = [(also.action, True) for also in route.also if not also.when]
     rows = [Row(method=route.method, path=route.path, granted=granted([first, *always], policy))]
@@ -158,32 +158,32 @@ def table(routes: Iterable[Route], policy: Policy = BASIC) -> tuple[Row, ...]:
 
 # ----------------------------------------------------------------------------------------------------------- the page
 
-INTRODUCTION = """# Who may make which call
+INTRODUCTION = """# Authorisation by call
 
-Every call of the REST API, and who may make it, with `security.authz.type: basic`, the default. **yes**: the call is served,
-as far as its own conditions hold. A caller without a valid token gets 401; any other that may not make the call gets 403 and a
-sentence that names who may.
+Every call of the REST API, and the callers that may make it, with `security.authz.type: basic`, the default. **yes**: the call
+is served if its own conditions hold. A caller without a valid token gets 401. Any other caller that may not make the call gets 403
+with the callers that may.
 
-The page is written from the routes and from the one function that decides (`resolute_master/api/auth/authorise.py`) by
-`python -m resolute_master.api.rights docs/authorisation.md`. A test makes each call as each caller, compares the answers with the
-table, and fails for a route that it does not know (`tests/integration/api/test_api_rights.py`).
+`python -m resolute_master.api.rights docs/authorisation.md` generates this page from the routes and from the function that
+authorises (`resolute_master/api/auth/authorise.py`). A test makes each call as each caller, compares the answers with the table,
+and fails for a route that it does not cover (`tests/integration/api/test_api_rights.py`).
 """
 
-DOORS = """
-## Doors of machines
+ENDPOINTS = """
+## Endpoints for machines
 
-These are no calls of the REST API: no token of a user or a task opens them, and what opens them opens nothing else.
+These are not calls of the REST API: they accept no token of a user or a task, and the REST API does not accept their credentials.
 
-| door | who |
+| endpoint | caller |
 |---|---|
-| `GET /agents/link` | an agent, with what [proves it](security.md#agents-how-a-machine-joins) |
-| `POST /agents/boot/{instance}` | a machine that was launched, with its own one-time token |
-| `GET /agents/wheels/{name}` | anyone: the open source of the agent, checked against its hash by the machine that fetches it |
-| `GET /metrics`, `/prom/*`, `/debug/prom/metrics` | beside what the table says, a scraper with `observability.metrics_token` |
+| `GET /agents/link` | an agent, with its [credential](security.md#agents-how-a-machine-joins) |
+| `POST /agents/boot/{instance}` | a launched machine, with its own one-time token |
+| `GET /agents/wheels/{name}` | anyone: the open source of the agent, whose hash the downloading machine checks |
+| `GET /metrics`, `/prom/*`, `/debug/prom/metrics` | the callers of the table, and a scraper with `observability.metrics_token` |
 
 ## Calls that are not served yet
 
-The following are answered with 501 to every user and to every task, and with 401 to everyone without a valid token. They read and
+The following return 501 to every user and every task, and 401 to callers without a valid token. They read and
 change nothing.
 
 """
@@ -191,19 +191,19 @@ change nothing.
 
 def page() -> str:
     """The whole document."""
-    lines = [INTRODUCTION, "| caller | who that is |", "|---|---|"]
-    lines += [f"| {who} | {MEANING[who]} |" for who in Who]
-    lines += ["", "## The calls", "", *_markdown(table(ROUTES)), DOORS]
+    lines = [INTRODUCTION, "| caller | meaning |", "|---|---|"]
+    lines += [f"| {role} | {MEANING[role]} |" for role in Role]
+    lines += ["", "## The calls", "", *_markdown(table(ROUTES)), ENDPOINTS]
     lines += [f"- `{route.method} {route.path}`" for route in not_yet.ROUTES]
     lines += ["", "## With `security.authz.type: open`", "", _open_text(), ""]
     return "\n".join(lines)
 
 
 def _markdown(rows: Iterable[Row]) -> list[str]:
-    lines = [f"| call | {' | '.join(Who)} |", f"|---|{'---|' * len(Who)}"]
+    lines = [f"| call | {' | '.join(Role)} |", f"|---|{'---|' * len(Role)}"]
     for row in rows:
         call = f"`{row.call}`" + (f", {row.when}" if row.when else "")
-        lines.append(f"| {call} | {' | '.join('**yes**' if who in row.granted else '–' for who in Who)} |")
+        lines.append(f"| {call} | {' | '.join('**yes**' if role in row.granted else '–' for role in Role)} |")
     return lines
 
 
@@ -212,11 +212,12 @@ def _open_text() -> str:
     kept = [
         f"`{row.call}`" + (f" ({row.when})" if row.when else "")
         for row in table(ROUTES)
-        if Who.OTHER not in opened[row.call, row.when] and opened[row.call, row.when] & {Who.OWNER, Who.WORKSPACE_OWNER}
+        if Role.OTHER not in opened[row.call, row.when]
+        and opened[row.call, row.when] & {Role.OWNER, Role.WORKSPACE_OWNER}
     ]
     return (
-        "As with the original, every user controls every experiment, trial, checkpoint, template and job, and reports for it.\n"
-        "Each call of the table that an owner may make is for every user, but for these.\n\n"
+        "As in the original, every user controls every experiment, trial, checkpoint, template and job, and reports for it.\n"
+        "Every user may make each call of the table that an owner may make, except these.\n\n"
         + "\n".join(f"- {call}" for call in kept)
     )
 

@@ -282,7 +282,7 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
 async def test_a_limit_that_could_not_be_kept_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
     async with a_paid_world(tmp_path, FixedClock(T0), price=None) as world:
         body = {"config": json.dumps(a_config(resources={"max_cost": 1})), "validateOnly": True}
-        says = "resources.max_cost: the price of paid of pool 'default' is not known"
+        says = "resources.max_cost: the price of paid of pool 'default' is unknown"
         assert says in str(await world.error("POST", "/api/v1/experiments", body, status=400))
         word = PriceWord(offer_id="paid", per_hour=2.0, as_of=T0)
         told = RecordPrices(pool=DEFAULT, source="the cloud", prices=(word,))

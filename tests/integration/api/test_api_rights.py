@@ -11,25 +11,25 @@ from resolute_master.api.app import ROUTES
 from resolute_master.api.auth.authorise import Policy
 from resolute_master.api.http.call import Route
 from resolute_master.api.resources import not_yet
-from resolute_master.api.rights import NEEDS_NO_REST, Row, Who, rows_of, table
+from resolute_master.api.rights import NEEDS_NO_REST, Role, Row, rows_of, table
 from support.rights import TIMEOUT_S, Scene, a_scene
 
 UNAUTHENTICATED, FORBIDDEN, NOT_SERVED = 401, 403, 501
 
 
-async def statuses(scene: Scene, row: Row) -> dict[Who, int]:
+async def statuses(scene: Scene, row: Row) -> dict[Role, int]:
     """Those who are refused go first, since a call that is made may end what it is about."""
     found = {}
-    for who in sorted(Who, key=lambda who: who in row.granted):
+    for role in sorted(Role, key=lambda role: role in row.granted):
         async with asyncio.timeout(TIMEOUT_S):
-            found[who] = await scene.status(row, who)
+            found[role] = await scene.status(row, role)
     return found
 
 
-def expected(row: Row, who: Who) -> str:
-    if who in row.granted:
+def expected(row: Row, role: Role) -> str:
+    if role in row.granted:
         return "granted"
-    return "401" if who in NEEDS_NO_REST else "403"
+    return "401" if role in NEEDS_NO_REST else "403"
 
 
 def told(status: int) -> str:
@@ -45,8 +45,8 @@ async def test_each_call_is_made_by_those_whom_the_table_names(tmp_path: Path, r
     for number, row in enumerate(rows_of(route)):
         async with a_scene(tmp_path / str(number)) as scene:
             found = await statuses(scene, row)
-        cells = {who: told(status) for who, status in found.items()}
-        assert cells == {who: expected(row, who) for who in Who}, (row.call, row.when, found)
+        cells = {role: told(status) for role, status in found.items()}
+        assert cells == {role: expected(row, role) for role in Role}, (row.call, row.when, found)
 
 
 async def test_calls_that_are_not_served_yet_say_so_to_those_with_a_token_alone(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_calls_that_are_not_served_yet_say_so_to_those_with_a_token_alone(
             for name in unknown:
                 path = path.replace("{" + name + "}", "1")
             found = await statuses(scene, Row(method=row.method, path=path, granted=row.granted))
-            wanted = {who: UNAUTHENTICATED if who in NEEDS_NO_REST else NOT_SERVED for who in Who}
+            wanted = {role: UNAUTHENTICATED if role in NEEDS_NO_REST else NOT_SERVED for role in Role}
             assert found == wanted, row.call
 
 
@@ -81,4 +81,4 @@ async def test_the_open_rules_are_those_of_the_original(tmp_path: Path, method: 
     for number, row in enumerate(rows_of(route, Policy(open=True))):
         async with a_scene(tmp_path / str(number), config={"security": {"authz": {"type": "open"}}}) as scene:
             found = await statuses(scene, row)
-        assert {who: told(status) for who, status in found.items()} == {who: expected(row, who) for who in Who}
+        assert {role: told(status) for role, status in found.items()} == {role: expected(row, role) for role in Role}

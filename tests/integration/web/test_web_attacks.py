@@ -19,7 +19,7 @@ from yarl import URL
 from resolute.wire.rest.passwords import hash_password
 from resolute_master.api.auth.authenticate import TASK_TOKEN_HEADER
 from resolute_master.api.http.call import Route
-from resolute_master.api.rights import NEEDS_NO_REST, Who, rows_of
+from resolute_master.api.rights import NEEDS_NO_REST, Role, rows_of
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.experiment import Experiment
@@ -141,11 +141,11 @@ def _text(value: str) -> str:
 
 
 ATTACKERS = {
-    "nobody": Who.NOBODY,
-    "a forged token": Who.NOBODY,
-    "another user": Who.OTHER,
-    "another user, from a task": Who.OTHER,
-    "another's task": Who.OTHER_TASK,
+    "nobody": Role.UNAUTHENTICATED,
+    "a forged token": Role.UNAUTHENTICATED,
+    "another user": Role.OTHER,
+    "another user, from a task": Role.OTHER,
+    "another's task": Role.OTHER_TASK,
 }
 
 

@@ -189,7 +189,7 @@ def test_what_cannot_be_paid_for_is_not_begun() -> None:
 
 def test_a_limit_is_refused_where_it_could_not_be_kept() -> None:
     unknown = PaidCluster(a_paid_pool(price=None))
-    with pytest.raises(InvalidInput, match="price of paid of pool 'default' is not known"):
+    with pytest.raises(InvalidInput, match="price of paid of pool 'default' is unknown"):
         unknown.submit(max_cost=1.0)
     static = PaidCluster({POOL: replace(a_paid_pool()[POOL], scaling=None)})
     with pytest.raises(InvalidInput, match="starts no machines"):

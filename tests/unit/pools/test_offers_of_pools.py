@@ -227,7 +227,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
             ],
         },
         [
-            'custom_tags[1].key: is there twice (value "team"); remove one',
+            'custom_tags[1].key: occurs twice (value "team"); remove one',
             'custom_tags[2].key: is the tag_key of the pool (value "managed_by"); set tag_value in its place',
             'custom_tags[3].key: is the master\'s own (value "resolute:token"); choose another key',
         ],

@@ -87,7 +87,7 @@ def test_a_pool_may_use_all_of_its_machines_unless_it_says_less() -> None:
         ({"prices": {"dgx-a100": {"spot": 1}}}, f"{AT}.prices.dgx-a100.spot: is for a spot market, and"),
         (
             {"machines": [{"names": ["a", "a"], "instance_type": "t", "slots": 1}]},
-            f'{AT}.machines[0].names[1]: is there twice (value "a"); remove one',
+            f'{AT}.machines[0].names[1]: occurs twice (value "a"); remove one',
         ),
         (
             {"machines": [{"names": [each], "instance_type": "t", "slots": 1} for each in "ab"]},

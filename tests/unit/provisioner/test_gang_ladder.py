@@ -70,7 +70,7 @@ def test_an_offer_that_was_refused_is_asked_for_one_machine_first() -> None:
     only = a_pool(CHEAP, high=9)
     first = plan(beliefs=(over,), pool=only)
     assert launched(first) == ["cheap"]
-    assert "asked for one machine first" in note(first, "wide")
+    assert "gets a request for one machine first" in note(first, "wide")
     # The answer is out: nothing else is asked for.
     unanswered = member("i-1", observed=Observed.UNKNOWN)
     assert not plan(unanswered, beliefs=(over,), pool=only).launches

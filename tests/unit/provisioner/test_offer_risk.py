@@ -52,7 +52,7 @@ def test_an_account_that_asks_too_often_asks_less() -> None:
     throttled = risk.refused(FRESH, RefusalKind.THROTTLED, "slow down", asked_at=NOW, now=NOW)
     assert delay_s(throttled, NOW) >= risk.THROTTLED_BACKOFF_S * (1 - risk.JITTER) > 2 * risk.REFUSAL_BACKOFF_S
     blocked = risk.block(throttled, NOW)
-    assert blocked is not None and "asked too often: slow down" in blocked.reason
+    assert blocked is not None and "limits the rate of requests: slow down" in blocked.reason
 
 
 def test_refusals_of_one_wave_count_once() -> None:

@@ -150,7 +150,7 @@ def test_machines_on_their_way_for_others_are_named_where_there_is_no_agent_yet(
 def test_what_runs_and_what_is_leaving() -> None:
     running = on(waiting("r", "mine", 2), {"a": (0, 1)})
     assert why([an_agent("a")], running) == Explanation(state=JobState.SCHEDULED, reason="r.1 runs on a (slots 0, 1).")
-    assert why([an_agent("a")], leaving(running, reason="for k")).reason == "r.1 was asked to save and end: for k."
+    assert why([an_agent("a")], leaving(running, reason="for k")).reason == "r.1 was preempted: for k."
 
 
 def test_what_starts_now() -> None:
@@ -518,10 +518,10 @@ def test_agents_that_take_no_work_are_listed_with_the_reason() -> None:
     ]
     found = why(agents, waiting("w", "mine", blocked_agents=(AgentId("e"),)))
     assert found.reason == "It waits for 1 slot(s): every agent that accepts work is blocked for it (e)."
-    for line in ("a takes no new work: it is draining", "b takes no new work: it is disabled"):
+    for line in ("a accepts no new work: it is draining", "b accepts no new work: it is disabled"):
         assert f"Agent {line}." in found.details
-    assert "Agent c takes no new work: it is out of contact." in found.details
-    assert "Agent d takes no new work: it has a notice (interruption)." in found.details
+    assert "Agent c accepts no new work: it is out of contact." in found.details
+    assert "Agent d accepts no new work: it has a notice (interruption)." in found.details
     assert "Agents that are blocked for it: e." in found.details
 
 

@@ -98,7 +98,7 @@ def test_agents_that_take_no_work_are_in_its_way_when_nothing_else_helps(shut: d
     found = told(agents, waiting("w", "mine", 4))
     assert found.blockers == Blockers(agents=(AgentId("a"),), smallest=True)
     assert changes(found) == {"agent": ("a", ()), "slots": ("3", ())}
-    assert f"Agent a takes no new work: it is {why}." in found.details
+    assert f"Agent a accepts no new work: it is {why}." in found.details
     assert found.reason == (
         "It waits for 4 slot(s): the agents that accept work could not hold it even if empty, and a takes none."
     )
