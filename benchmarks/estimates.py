@@ -3,7 +3,7 @@
 The trace is played with room for everything, where jobs wait for boots, and with maxima of machines that bind for half of
 the time and nearly always, where they wait for others to end. Of those that wait, each with a probability of `SHARE`, drawn
 from the seed and its id before anything is known of it, is told its start right after the decision that let it wait, as
-`det job explain` would; then the play goes on, and its true start is compared.
+`det job explain` would; then the play continues, and its true start is compared.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def _peers() -> list[Row]:
 
 
 def _script(trials: int, report: Callable[[int, float, int], bool]) -> float:
-    """Events a second of a scheduler that answers for a trial, its loss and its time whether it goes on."""
+    """Events a second of a scheduler that answers for a trial, its loss and its time whether it continues."""
     rng, points = random.Random(SEED), random.Random(SEED + 1)
     xs = [points.random() for _ in range(trials)]
     live, begun_trials, events = [(trial, 0) for trial in range(AT_ONCE)], AT_ONCE, 0

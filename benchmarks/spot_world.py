@@ -94,7 +94,7 @@ class World:
     placed_s: float = 0.0
     run: int = 1
     asked_s: float = 0.0
-    """When the run that waits or goes on was asked for."""
+    """When the run that waits or continues was asked for."""
     launches: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     pool: PoolScaling = field(init=False)

@@ -151,13 +151,13 @@ class Agent:
         return self._state
 
     def stop(self) -> None:
-        """Detach: `run` returns `None` soon, containers go on."""
+        """Detach: `run` returns `None` soon, containers continue."""
         self._events.put_nowait(None)
 
     async def run(self) -> str | None:
         """Serve until stopped (`None`) or until the machine is to end (the reason).
 
-        Raises `AgentRefused` when the master does not take this agent (its containers go on until their leases end), and what
+        Raises `AgentRefused` when the master does not take this agent (its containers continue until their leases end), and what
         broke the agent.
         """
         try:

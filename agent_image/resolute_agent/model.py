@@ -152,7 +152,7 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkClosed:
-    """The connection is gone; containers go on."""
+    """The connection is gone; containers continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +271,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewLeases:
-    """The master answered: these containers may go on for `lease_s` from the moment at which it was asked."""
+    """The master answered: these containers may continue for `lease_s` from the moment at which it was asked."""
 
     container_ids: tuple[str, ...]
     lease_s: float

@@ -284,7 +284,7 @@ def _stray(state: AgentState, item: Found, now: datetime) -> Step:
     )
     if item.exit is not None:
         return state, (_forget(record, ship=True),)
-    # Without its record the agent asks the master: an expected container goes on, any other is killed at the welcome.
+    # Without its record the agent asks the master: an expected container continues, any other is killed at the welcome.
     state, told = _report(state, record, ContainerState.RUNNING, now)
     return state, (*told, _watch(record))
 

@@ -67,7 +67,7 @@ class RunningAgent:
     machine: Identity
     directory: Path
     joined: bool = True
-    """False where its master could not be reached yet; it goes on trying."""
+    """False where its master could not be reached yet; it continues trying."""
 
 
 def agent_up(plan: AgentPlan, *, pause: Pause = time.sleep, limit_s: float = JOIN_LIMIT_S) -> RunningAgent:

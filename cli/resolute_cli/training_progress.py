@@ -98,7 +98,7 @@ class Watcher:
         trial = self._api.trials.get(self._trial_id)
         steps = trial.total_batches_processed
         if self._samples and steps < self._samples[-1].steps:
-            self._samples.clear()  # a new run goes on from an earlier step
+            self._samples.clear()  # a new run resumes from an earlier step
         self._samples.append(Sample(at_s, steps, experiment.progress or 0.0))
         del self._samples[: -int(2 * WINDOW_S / LOOK_EVERY_S)]
         name = experiment.searcher_metric or ""

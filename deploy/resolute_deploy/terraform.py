@@ -94,7 +94,7 @@ class Terraform:
             self._checked("state", "rm", *addresses)
 
     def _stream(self, told: Callable[[Step], None], command: str, *arguments: str) -> None:
-        """Terraform goes on when this program is killed: it has a session and an output of its own, and holds the lock on."""
+        """Terraform continues when this program is killed: it has a session and an output of its own, and holds the lock on."""
         log = self.directory / f"{command}.log"
         with self._run_lock() as lock, log.open("w") as out:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -13,7 +13,7 @@ from resolute import core
 
 
 def load(context: core.Context, model: Reader, optimizer: torch.optim.Optimizer) -> int:
-    """The step to go on from. A copy of another trial begins with that one's weights, and counts its own steps."""
+    """The step to resume from. A copy of another trial begins with that one's weights, and counts its own steps."""
     info = context.info
     if info is None or info.trial is None or info.latest_checkpoint is None:
         return 0
@@ -55,7 +55,7 @@ def train(context: core.Context, hparams: dict[str, Any], seed: int) -> None:
     context.train.mark_step(step)
     for operation in context.searcher.operations():
         while step < operation.length:
-            # The batch and the dropout follow from the step alone, so that a run that was cut goes on with the same ones.
+            # The batch and the dropout follow from the step alone, so that a run that was cut continues with the same ones.
             torch.manual_seed(seed + step)
             chosen = torch.randint(len(images), (size,))
             loss = functional.cross_entropy(model(images[chosen]), labels[chosen])
@@ -71,7 +71,7 @@ def train(context: core.Context, hparams: dict[str, Any], seed: int) -> None:
                 return
         reached = accuracy(model, *validation)
         context.train.report_validation_metrics(step, {"accuracy": reached, "batches": step})
-        save(context, step, model, optimizer)  # first: a trial that waits, and its copies, go on from here
+        save(context, step, model, optimizer)  # first: a trial that waits, and its copies, resume from here
         operation.report_completed(reached)
 
 

@@ -481,7 +481,7 @@ def _tell_of_lost_pools(engine: Engine) -> None:
 
 
 async def _tell_of_lost_files(engine: Engine, config: MasterConfig) -> None:
-    """Experiments whose pool keeps no files by this configuration. They were accepted under another one, and go on."""
+    """Experiments whose pool keeps no files by this configuration. They were accepted under another one, and continue."""
     losing = {pool.pool_name for pool in config.resource_pools if any(map(pool.loses_files_of, LOCAL_STORAGES))}
 
     def tell(job: Job) -> None:

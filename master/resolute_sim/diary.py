@@ -10,7 +10,7 @@ from enum import StrEnum
 
 class Event(StrEnum):
     START = "start"
-    """The program runs, with the checkpoint's step that it was told to go on from."""
+    """The program runs, with the checkpoint's step that it was told to resume from."""
     STEP = "step"
     SAVE = "save"
     """The checkpoint's files are complete."""

@@ -146,7 +146,7 @@ class SimulatedMachine:
         self._notices.put(notice)
 
     def crash_agent(self) -> None:
-        """A SIGKILL of the agent alone: its containers go on, and what it has sent is on its way."""
+        """A SIGKILL of the agent alone: its containers continue, and what it has sent is on its way."""
         if self._process is not None:
             self._process.cancel()
         if self.link is not None:

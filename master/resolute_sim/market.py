@@ -23,7 +23,7 @@ def with_moving_prices(rng: random.Random, weather: Weather) -> Weather:
 
 
 async def move_prices(world: World) -> None:
-    """Goes on until it is cancelled; at once over where nothing can move."""
+    """Continues until it is cancelled; at once over where nothing can move."""
     moves = world.weather.prices
     policies = (policy for _, policy in sorted(world.pools.items()))
     offers = [o for p in policies if p.scaling is not None for o in p.scaling.offers if o.price_moves]

@@ -90,7 +90,7 @@ class UnansweredCloud:
 
 
 class LatentStore(MemoryStore):
-    """A store whose commits take their time, so that the world goes on meanwhile."""
+    """A store whose commits take their time, so that the world continues meanwhile."""
 
     def __init__(self, tables: MemoryTables, *, hook: CommitHook, rng: random.Random, commit_s: Range) -> None:
         super().__init__(tables, hook=hook)

@@ -34,7 +34,7 @@ NOTICE_S = (15.0, 30.0, 120.0)
 
 
 class Mischief:
-    """`run(fault)` goes on until it is cancelled."""
+    """`run(fault)` continues until it is cancelled."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -260,7 +260,7 @@ class Mischief:
 
 
 async def restore_order(world: World) -> None:
-    """The users' last wish: everything that was stopped for a time goes on. Of an elastic pool's machines they may
+    """The users' last wish: everything that was stopped for a time continues. Of an elastic pool's machines they may
     leave some closed: the pool is to do without."""
     for _ in range(2):
         while world.master is None:  # noqa: ASYNC110  # virtual time costs nothing

@@ -149,7 +149,7 @@ def _limited(rng: random.Random, submission: Submission, pool: PoolPolicy) -> Su
     more: dict[str, Any] = {}
     searcher, data = submission.config["searcher"], submission.config["data"]
     if rng.random() < 0.5:
-        # Only what goes on for long is worth moving.
+        # Only work that runs for long is worth moving.
         data = {**data, "step_s": rng.choice((60.0, 180.0))}
     length_s = data["steps"] * data["step_s"]
     if rng.random() < 0.35:

@@ -180,7 +180,7 @@ async def _settle(world: World) -> None:
 
 
 def _at_rest(world: World) -> SimulatedMaster | None:
-    """The master of a world in which nothing is going on."""
+    """The master of a world in which nothing is in progress."""
     master = world.master
     rests = master is not None and not world.verdict.unsettled(master.engine.memory) and not world.diary.live
     return master if rests else None

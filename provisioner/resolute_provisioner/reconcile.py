@@ -329,7 +329,7 @@ class Reconciler:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def observe(self) -> bool:
-        """One comparison: report what changed, order what is missing. Launches go on in the background (`settle` waits
+        """One comparison: report what changed, order what is missing. Launches continue in the background (`settle` waits
         for them). Returns whether machines are starting or ending. Raises `Transient` when the cloud cannot list."""
         self._just_launched.clear()
         listed_at = self._clock.now()
@@ -448,7 +448,7 @@ class Reconciler:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            # Only the ledger can fail here, and without it nothing may go on: `run` raises it.
+            # Only the ledger can fail here, and without it nothing may continue: `run` raises it.
             self._failure = task.exception()
             self._wake.set()
 

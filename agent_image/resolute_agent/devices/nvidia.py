@@ -1,7 +1,7 @@
 """Pure: what NVML and `nvidia-smi` list, as devices.
 
 A GPU that is split offers its MIG instances, any other one itself, also side by side on one machine. A GPU that has
-fallen off the bus is named in `Listing.unusable` and offers nothing; the others go on.
+fallen off the bus is named in `Listing.unusable` and offers nothing; the others continue.
 """
 
 from __future__ import annotations

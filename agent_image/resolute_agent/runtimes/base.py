@@ -4,7 +4,7 @@ Contract, checked by one conformance suite over every implementation:
 
 - `start` returns once the command runs. It raises `LaunchRefused` when such a task can never run here, `LaunchFailed`
   when it did not work this time, `LaunchAborted` when it was killed meanwhile; then nothing of it is left running.
-- A started container lives without the agent: it goes on when the agent dies and is handed back by `adopt` to the next
+- A started container lives without the agent: it continues when the agent dies and is handed back by `adopt` to the next
   one. Its lease is its own: when `lease_s` pass without `renew`, the container is ended with AGENT_FAILED.
 - `wait` returns the end, as often as it is asked, until `forget`. When it returns, no process of the container is left.
 - `kill` asks politely, and ends the container after the grace. Repeating it is harmless, and a shorter grace wins;
@@ -64,7 +64,7 @@ class Runtime(Protocol):
     async def kill(self, container_id: str, grace_s: float) -> None: ...
 
     def renew(self, container_id: str, lease_s: float) -> None:
-        """The container may go on for `lease_s` from now. Never shortens a lease."""
+        """The container may continue for `lease_s` from now. Never shortens a lease."""
         ...
 
     def notify(self, container_id: str, notice: NoticeFile) -> None:
@@ -105,5 +105,5 @@ class Closing(Protocol):
     """A runtime that holds connections of its own."""
 
     async def close(self) -> None:
-        """Let go of them; containers go on."""
+        """Let go of them; containers continue."""
         ...

@@ -109,7 +109,7 @@ class DockerRuntime(ContainerFiles):
         return runtime
 
     async def close(self) -> None:
-        """Let go of everything; containers and their leases go on."""
+        """Let go of everything; containers and their leases continue."""
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)

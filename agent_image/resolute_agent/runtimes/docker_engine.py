@@ -1,7 +1,7 @@
 """The edge to a container engine: commands through the Docker SDK in a few threads, streams through asyncio.
 
 The SDK is synchronous: more than four commands at once do not make an engine faster (measured), so four threads carry
-them. What goes on for as long as a container lives, its output and its end, needs no thread but a connection each.
+them. What continues for as long as a container lives, its output and its end, needs no thread but a connection each.
 """
 
 from __future__ import annotations

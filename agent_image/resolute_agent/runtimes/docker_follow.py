@@ -86,7 +86,7 @@ class Follower:
             await asyncio.wait([self._task])
 
     async def stop(self) -> None:
-        """Stop to follow; the container goes on."""
+        """Stop to follow; the container continues."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

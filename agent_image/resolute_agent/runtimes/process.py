@@ -139,7 +139,7 @@ class ProcessRuntime(ContainerFiles):
         return cls(directory, roots, reach=reach, starter=starter)
 
     async def close(self) -> None:
-        """End what starts containers; they go on. A later start brings it back."""
+        """End what starts containers; they continue. A later start brings it back."""
         await asyncio.to_thread(self._starter.close)
 
     # ---------------------------------------------------------------------------------------------------------- start

@@ -131,7 +131,7 @@ class ScriptedRuntime:
         self._containers: dict[str, _Container] = {}
         self._starting: dict[str, asyncio.Event] = {}
         self._leases: dict[str, float] = {}
-        """Until when each container that is being started may go on: a long pull must not use its lease up."""
+        """Until when each container that is being started may continue: a long pull must not use its lease up."""
 
     async def start(self, spec: ContainerSpec, context: TaskContext) -> None:
         if spec.container_id in self._containers:

@@ -17,7 +17,7 @@ from resolute_agent import forkserver
 
 
 class Forkserver:
-    """One process, which ends with this object at the latest. What it has started goes on."""
+    """One process, which ends with this object at the latest. What it has started continues."""
 
     def __init__(self) -> None:
         self._requests: int | None = None

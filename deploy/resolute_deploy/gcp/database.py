@@ -31,7 +31,7 @@ class DatabaseUser:
         self._set: tuple[str, str] | None = None
 
     def password(self, store: SecretStore, database: Mapping[str, Any]) -> str:
-        """Of the facts of the database. The secret is written first: a machine that is lost between goes on from there."""
+        """Of the facts of the database. The secret is written first: a machine that is lost between continues from there."""
         secret, instance = database["password_secret"], database["instance"]
         if instance is None:
             return store.value(secret)

@@ -56,7 +56,7 @@ class Checkpoints:
         return self.session.get(f"api/v1/checkpoints/{segment(uuid)}", GetCheckpointResponse).checkpoint
 
     def delete(self, uuids: tuple[str, ...]) -> None:
-        """Begins the deletion; it goes on after the answer."""
+        """Begins the deletion; it continues after the answer."""
         self.session.delete("api/v1/checkpoints", Empty, DeleteCheckpointsRequest(checkpoint_uuids=uuids))
 
     def remove_files(self, uuids: tuple[str, ...], globs: tuple[str, ...]) -> None:
@@ -69,7 +69,7 @@ class Checkpoints:
 
         `direct` copies from the storage, where this machine can see it; `master` asks the master for an archive; `auto`
         tries the first and falls back to the second. `progress` hears of the bytes that arrived. What was broken off, by a
-        connection or a kill, goes on when it is asked for again.
+        connection or a kill, continues when it is asked for again.
         """
         checkpoint = self.get(uuid)
         if checkpoint.state not in _DOWNLOADABLE:
@@ -127,7 +127,7 @@ def storage_of(checkpoint: Checkpoint) -> CheckpointStorage:
 def copy(stored: OpenCheckpoint, target: Path, expected: Mapping[str, int], progress: Progress | None) -> None:
     """The files of a checkpoint into the new directory `target`, complete or not at all.
 
-    What was fetched before something went wrong stays beside `target`, and the next call goes on from there. Raises
+    What was fetched before something went wrong stays beside `target`, and the next call continues from there. Raises
     `DamagedArchive` when a file is not as long as `expected` says (path -> bytes).
     """
     total, done = sum(expected.values()), 0

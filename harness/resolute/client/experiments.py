@@ -64,7 +64,7 @@ class Experiments:
         self.session.post(f"{_path(experiment_id)}/{verb}", Empty)
 
     def delete(self, experiment_id: int) -> None:
-        """Begins the deletion; it goes on after the answer."""
+        """Begins the deletion; it continues after the answer."""
         from resolute.wire.rest.empty import Empty
 
         self.session.delete(_path(experiment_id), Empty)
@@ -90,7 +90,7 @@ class Experiments:
         self.session.put(f"{_path(experiment_id)}/retain_logs", Empty, request)
 
     def delete_tensorboard_files(self, experiment_id: int) -> None:
-        """Begins the removal; it goes on after the answer."""
+        """Begins the removal; it continues after the answer."""
         from resolute.wire.rest.empty import Empty
 
         self.session.delete(f"{_path(experiment_id)}/tensorboard-files", Empty)

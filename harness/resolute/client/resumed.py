@@ -22,7 +22,7 @@ def fetch_archive(session: Session, path: str, target: Path, progress: Progress 
     """The whole archive in a file beside `target`; the caller removes it. `progress` hears (bytes there, bytes in all).
 
     A connection that breaks is opened again, and again as long as something arrives. Raises `MasterUnreachable`: then the next call
-    goes on from there.
+    continues from there.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     failures = 0

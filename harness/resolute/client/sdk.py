@@ -144,7 +144,7 @@ class Experiment:
         self._master.experiments.act(self.id, "unarchive")
 
     def delete(self) -> None:
-        """Begins the deletion; it goes on after the return."""
+        """Begins the deletion; it continues after the return."""
         self._master.experiments.delete(self.id)
 
     def set_name(self, name: str) -> None:
@@ -316,7 +316,7 @@ class Checkpoint:
         return self._master.checkpoints.download(self.uuid, target, mode=mode, progress=progress)
 
     def delete(self) -> None:
-        """Begins the deletion; it goes on after the return."""
+        """Begins the deletion; it continues after the return."""
         self._master.checkpoints.delete((self.uuid,))
 
 

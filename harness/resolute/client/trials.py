@@ -25,7 +25,7 @@ from resolute.wire.rest.trials import (
 )
 
 RECONNECT_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
-"""A followed log survives a restart of its master: so long are the pauses before each try to go on."""
+"""A followed log survives a restart of its master: so long are the pauses before each try to continue."""
 
 
 @dataclass(frozen=True, slots=True)

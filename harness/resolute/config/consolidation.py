@@ -11,7 +11,7 @@ from resolute.config.durations import PositiveDuration
 
 
 class ConsolidationPolicy(ConfigModel):
-    """Of a pool: work is asked to save and goes on elsewhere when that frees a machine, or lets a cheaper one do."""
+    """Of a pool: work is asked to save and continues elsewhere when that frees a machine, or lets a cheaper one do."""
 
     margin: Annotated[Number, Field(ge=1)] = 2.0
     """Minimum ratio of the expected saving of a move to its cost."""

@@ -39,7 +39,7 @@ _PROOF_BYTES = 32
 
 
 class PeerLost(ResoluteError):
-    """Another process of the job has ended or cannot be reached; this one cannot go on either."""
+    """Another process of the job has ended or cannot be reached; this one cannot continue either."""
 
 
 class DistributedContext:

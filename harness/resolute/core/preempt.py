@@ -29,7 +29,7 @@ logger = logging.getLogger("resolute.core.preempt")
 POLL_S = 60
 """How long one poll is held by the master."""
 FIRST_ANSWER_WAIT_S = 10.0
-"""How long the first question waits for the master's first answer before it goes on without."""
+"""How long the first question waits for the master's first answer before it continues without."""
 PAUSE_AFTER_ERROR_S = 2.0
 LAST_WAIT_S = 2.0
 """How long closing waits at least for an acknowledgement that is on its way, also when the notice's deadline is over."""
@@ -303,7 +303,7 @@ class ManagedPreempt:
 
         A clean exit without it would be read as completion. So this waits as long as there is a chance: until the notice's
         deadline, when the machine goes away, and at most as long as the session tries. Then it raises, so that the
-        process ends with another code than 0 and the trial goes on from its checkpoint. A failed process needs none of it.
+        process ends with another code than 0 and the trial resumes from its checkpoint. A failed process needs none of it.
         """
         if self._watcher is not None:
             self._watcher.close()

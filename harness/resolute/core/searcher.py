@@ -157,7 +157,7 @@ class SearcherContext:
     ) -> Iterator[SearcherOperation]:
         """One after the other; the end means that the trial has nothing to do now, and should save and exit with 0.
 
-        It may be begun again later: then it goes on from its checkpoint, with the length that is open. `auto_ack` says so to the
+        It may be begun again later: then it resumes from its checkpoint, with the length that is open. `auto_ack` says so to the
         master at the end; without it `acknowledge_out_of_ops` must be called, or the trial is taken to be done.
         Raises `InvalidInput` when the configuration has no `searcher.max_length`.
         """

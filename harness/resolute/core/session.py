@@ -46,7 +46,7 @@ class RetryPolicy:
     not all return at one moment.
 
     When the agent loses the master too, the task's lease ends it after `agent_reconnect_wait` of its pool. When the database is
-    away, leases go on and the requests of tasks wait: `total_s` is half an hour, as long as the released harness tries.
+    away, leases continue and the requests of tasks wait: `total_s` is half an hour, as long as the released harness tries.
     """
 
     total_s: float = 1800.0

@@ -189,7 +189,7 @@ class _Fit:
             if self._validated_step != self._step or self._validation is None:
                 self._validate()
             if self._saved_step != self._step:
-                self._save()  # first: a trial that waits goes on from here
+                self._save()  # first: a trial that waits resumes from here
             if self._chief:
                 operation.report_completed(self._searched_for(self._validation or {}))
         return False

@@ -234,7 +234,7 @@ class Welcome:
     """The agent is accepted.
 
     `expected` are the containers that the master believes to be this agent's; any other container of the agent is to be
-    killed and forgotten. `lease_s` is how long a task may go on without a heartbeat that the master answered.
+    killed and forgotten. `lease_s` is how long a task may continue without a heartbeat that the master answered.
     `credential` is the own secret of a machine of an elastic pool, sent until it was answered with `CredentialKept`.
     """
 

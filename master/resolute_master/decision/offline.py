@@ -29,7 +29,7 @@ from resolute_master.scheduler.snapshot_file import read_snapshot
 from resolute_master.scheduler.supply import Supply
 
 REASONS_TOLD = 200
-"""Of those that go on waiting, the first so many are told why."""
+"""Of those that continue waiting, the first so many are told why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Decided:
     `place`: task, job, on (slots by agent), reason. `preempt`: task, job, for, reason. `hold`: task, agents (slots by agent),
     until. `machines`: what waits for machines of an elastic pool, without what those could never hold; `no_machines`: why that pool
     may ask for none, empty where it may or where nothing waits for them. `waiting`: task, job, reason, of the first of those that
-    go on waiting; `waiting_count` of all.
+    continue waiting; `waiting_count` of all.
     """
 
     pool: str

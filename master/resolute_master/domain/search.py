@@ -59,7 +59,7 @@ class SearchTrial(Struct, frozen=True, kw_only=True, gc=False):
     worth: Worth = ORDINARY
     """To the search, by the results so far."""
     verdict: str = ""
-    """Why it was stopped, goes on or waits, in words."""
+    """Why it was stopped, continues or waits, in words."""
 
     @property
     def idle(self) -> bool:

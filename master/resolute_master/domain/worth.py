@@ -12,14 +12,14 @@ LARGEST_SCORE = 1e300
 
 
 class Worth(Struct, frozen=True, kw_only=True, gc=False):
-    """How likely the search goes on with the trial after its next result, by the results so far, and how far it has come.
+    """How likely the search continues with the trial after its next result, by the results so far, and how far it has come.
 
     Within one job, what is worth more gets slots first. Among equally important work of all jobs, what an end would waste counts in
     the proportion of `likelihood`.
     """
 
     likelihood: float = 1.0
-    """0 to 1, in eighths: 0 for one that would not have been let go on if all that is known now had been known then."""
+    """0 to 1, in eighths: 0 for a trial that would not continue by the results known now."""
     rung: int = 0
     """That it trains for."""
     score: float = 0.0

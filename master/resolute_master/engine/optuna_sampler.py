@@ -58,7 +58,7 @@ class _Study:
         """Points that no trial is known to try yet, as text."""
         direction: Literal["minimize", "maximize"] = "minimize" if settings.smaller_is_better else "maximize"
         ended = [self._frozen(each) for each in told if not each.open and _number(each.metric) is not None]
-        # A sampler that goes on where another one has stopped draws other numbers than that one has drawn.
+        # A sampler that resumes where another one has stopped draws other numbers than that one has drawn.
         drawn = (seed + len(told)) % 2**32
         sampler = _sampler(optuna, settings, drawn, ended, conditional=bool(self._conditions))
         self._study = optuna.create_study(direction=direction, sampler=sampler)

@@ -78,7 +78,7 @@ class Proposals:
         except ResoluteError as error:
             log.warning("points of search %d: %s", id_, error)
             self._again(id_)
-        except Exception:  # a library's own: the search waits, and the master goes on
+        except Exception:  # a library's own: the search waits, and the master continues
             log.exception("points of search %d cannot be proposed", id_)
             self._again(id_)
 

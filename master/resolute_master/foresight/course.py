@@ -238,7 +238,7 @@ class Course:
         return True
 
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
-        """The run is over and another one waits, which goes on with what was kept."""
+        """The run is over and another one waits, which continues with what was kept."""
         last = self.pool.snapshot.allocations[id_]
         self._held(id_, work)
         self.pool.ended(id_)

@@ -128,7 +128,7 @@ class VirtualPool:
     deadlines: set[AllocationId] = field(default_factory=set)
     """The allocations that have one."""
     stopped: set[JobId] = field(default_factory=set)
-    """Jobs that have reached their own limit: what of them is cut does not go on."""
+    """Jobs that have reached their own limit: what of them is cut does not continue."""
     _held_jobs: dict[JobId, Job] = field(default_factory=dict)
     """Those of a workspace that has reached its limit, as they were before."""
     _launched: int = 0

@@ -129,7 +129,7 @@ class SearchCourse(Course):
         return True
 
     def _conclude(self, work: Work) -> None:
-        """The job goes on. All others have reported while they held their slots; one that was asked to leave just then does now."""
+        """The job continues. The others have reported while they held slots; one that was preempted at that moment reports now."""
         trial = self._of_task[work.first.task_id]
         if trial.work is not work:
             return
@@ -141,7 +141,7 @@ class SearchCourse(Course):
             self._leave_search(trial)
 
     def _report(self, trial: _Trial) -> bool:
-        """Whether it goes on at once."""
+        """Whether it continues at once."""
         trial.units = trial.target
         row = self._row(trial)
         value = self.metric(trial.hparams, trial.number, trial.units)
@@ -192,7 +192,7 @@ class SearchCourse(Course):
             submit_s=self.now_s,
             length_s=self.unit_s * (trial.target - trial.units),
             slots=first.slots_needed,
-            # What goes on from a checkpoint restores it.
+            # What resumes from a checkpoint restores it.
             runs=1 if trial.units else 0,
         )
         self._of_task[task] = trial

@@ -15,7 +15,7 @@ class Frictions:
     """What starting, saving and losing work costs, in seconds."""
 
     restart_s: float = 60.0
-    """A run that goes on from a checkpoint restores for so long."""
+    """A run that resumes from a checkpoint restores for so long."""
     save_s: float = 10.0
     """One that is asked to leave holds its slots for so long."""
     checkpoint_every_s: float = 1800.0

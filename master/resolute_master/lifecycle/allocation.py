@@ -96,7 +96,7 @@ class Ready(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Saved(Struct, frozen=True, kw_only=True, gc=False):
-    """It has reported a checkpoint from which its work goes on."""
+    """It has reported a checkpoint from which its work continues."""
 
 
 class Waits(Struct, frozen=True, kw_only=True, gc=False):

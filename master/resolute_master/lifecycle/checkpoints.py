@@ -223,7 +223,7 @@ def superfluous(
     metrics: Mapping[str, float | None],
 ) -> tuple[Checkpoint, ...]:
     """What the experiment's own counts do not keep. Of a trial that may still run two stay at least: when files of the newest turn
-    out to be damaged, the run goes on from the one before.
+    out to be damaged, the run resumes from the one before.
     """
     trials = tuple(trials)
     found = [each for each in checkpoints if each.state is not CheckpointState.DELETED]

@@ -90,7 +90,7 @@ def kept_steps(attempts: Sequence[Allocation], saved: Mapping[TrialId, int]) -> 
     """How many of its steps were not done again, of each attempt of which that is known: the resume step of the trial's next
     run; for a last run that ended before its time the trial's latest checkpoint (`saved`).
 
-    Not known is that of a run that goes on or has finished, and of one whose trial was deleted: it keeps all that it does.
+    Not known is that of a run that continues or has finished, and of one whose trial was deleted: it keeps all that it does.
     """
     next_run = {(a.trial_id, a.run_id): a for a in attempts}
     kept: dict[AllocationId, int] = {}

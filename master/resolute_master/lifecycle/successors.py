@@ -1,4 +1,4 @@
-"""Machines that were asked for because work would have to go on elsewhere: they are for its next run as they were for the last."""
+"""Replacement machines of interrupted work: they are held for its next run as for its last one."""
 
 from __future__ import annotations
 

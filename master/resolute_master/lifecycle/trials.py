@@ -220,7 +220,7 @@ def set_log_retention(step: Step, trial: Trial, days: int) -> None:
 
 
 def kill(step: Step, id_: TrialId) -> None:
-    """One trial alone; the others go on."""
+    """One trial alone; the others continue."""
     trial = step.get(Trial, id_)
     if trial is None:
         raise NotFound("trial", id_)

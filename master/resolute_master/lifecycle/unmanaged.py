@@ -1,6 +1,6 @@
 """Experiments whose trials run elsewhere: they are never scheduled, and their state is what their trials last said.
 
-A trial that says nothing for `SILENCE` is taken for failed, as of its last sign of life; when it speaks again, it goes on.
+A trial that says nothing for `SILENCE` is taken for failed, as of its last sign of life; when it speaks again, it continues.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Workspaces, their projects, and the bindings of pools.
 
 A pool without a binding accepts all work; a bound one accepts new work of its workspaces only. A binding is a rule of admission:
-what was admitted before it was made goes on.
+what was admitted before it was made continues.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A working copy over a snapshot that reads only what is needed. Rules of placement:
 
-- work that fits on one agent goes on one: the tightest (`best`) or the emptiest (`worst`); ties go to the agent in use, then
+- work that fits on one agent runs on one: the tightest (`best`) or the emptiest (`worst`); ties go to the agent in use, then
   to the smaller id;
 - larger work takes whole idle agents, all of one size if that divides it evenly, the largest such size first;
   if the pool allows mixed sizes, the fewest agents whose sizes add up exactly;

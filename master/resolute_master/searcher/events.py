@@ -82,7 +82,7 @@ class Stop(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Shutdown(Struct, frozen=True, kw_only=True, gc=False):
-    """The search is over. `failure`: all that trained failed, or it cannot go on; `cancel`: all were canceled.
+    """The search is over. `failure`: all that trained failed, or it cannot continue; `cancel`: all were canceled.
 
     With neither it is complete. A trial with invalid hyperparameters never trained and counts for neither.
     """

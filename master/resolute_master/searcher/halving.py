@@ -49,7 +49,7 @@ class Bracket(Struct, frozen=True, kw_only=True):
         return len(self.units) - 1
 
     def kept(self, results: int) -> int:
-        """How many of `results` trials go on."""
+        """How many of `results` trials continue."""
         return max(math.floor(results / self.divisor), 1)
 
 
@@ -198,7 +198,7 @@ class HalvingSearch(Method):
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def _judge(self, draft: Draft, trial: SearchTrial, metric: float) -> tuple[SearchTrial, bool, str]:
-        """The trial's result at its rung, whether it goes on from there, and why."""
+        """The trial's result at its rung, whether it continues from there, and why."""
         index, rung = _place_of(trial)
         bracket, board = self._brackets[index], _board(index, rung)
         score = score_of(metric, smaller_is_better=self._smaller)
@@ -284,7 +284,7 @@ class HalvingSearch(Method):
 
     def _compare_again(self, draft: Draft, index: int, rung: int) -> None:
         """A result has come to the rung or is gone. Of those that have gone on from there, it moves at most one across each of the
-        places up to which trials go on, and up to which they would go on from the next rung as well."""
+        places up to which trials continue, and up to which they would continue from the next rung as well."""
         bracket, board = self._brackets[index], _board(index, rung)
         results = draft.records.size(board)
         kept = bracket.kept(results)

@@ -195,7 +195,7 @@ class StoreBroken(ResoluteError):
 
 
 class Unstorable(InvalidInput):
-    """What was to be stored holds a value that the store cannot keep. Nothing of it is stored, and the store goes on.
+    """What was to be stored holds a value that the store cannot keep. Nothing of it is stored, and the store continues.
 
     Every other error of a write says that the store itself has failed, or may have.
     """
@@ -228,7 +228,7 @@ class Store(Protocol):
     # -- state -------------------------------------------------------------------------------------------------
 
     async def load(self) -> Stored:
-        """Everything the engine needs to go on, read at boot.
+        """Everything the engine needs to continue, read at boot.
 
         Experiments that are not gone (`ExperimentState.gone`), or are being deleted, with their jobs, trials, checkpoints
         and searches; allocations that have not ended; instances that are not over; all agents, and all of

@@ -13,7 +13,7 @@ from resolute_master.lifecycle.cluster import ClusterState
 
 
 def unsettled(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> Iterator[str]:
-    """What is still going on; nothing when the cluster is at rest."""
+    """What is still in progress; empty when the cluster is at rest."""
     for experiment in state.all(Experiment):
         waiting = [
             f"{a.id} {a.state}{' preempted' if a.preempt else ''}{' killed' if a.killed_at else ''}"

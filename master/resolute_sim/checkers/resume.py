@@ -1,4 +1,4 @@
-"""Each run goes on exactly where the last checkpoint left off, and no step is missing in the end."""
+"""Each run resumes exactly where the last checkpoint left off, and no step is missing in the end."""
 
 from __future__ import annotations
 

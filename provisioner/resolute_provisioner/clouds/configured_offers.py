@@ -126,7 +126,7 @@ def _unknown(catalogue: Catalogue, line: Line) -> Problem:
 
 
 def _contradiction(line: Line, shape: Shape, slots: int) -> Problem | None:
-    """What is said of a known type and is not so. Slots that the original has always ignored go on being ignored."""
+    """What is said of a known type and is not so. Slots that the original has always ignored are still ignored."""
     if line.accelerators and (line.accelerators, line.accelerator) != (shape.accelerators, shape.accelerator):
         has = f"{shape.accelerators} {shape.accelerator}" if shape.accelerators else "no GPU"
         message = f"has {has} built in, not {line.accelerators} {line.accelerator}; remove gpu_type and gpu_num"

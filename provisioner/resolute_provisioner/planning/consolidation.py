@@ -23,7 +23,7 @@ from resolute_provisioner.planning.standing import Standing
 from resolute_provisioner.ranking import Outlook
 
 LONGEST_S = 86_400.0
-"""Nothing is expected to go on for longer than this, however long it has run."""
+"""Nothing is expected to continue for longer than this, however long it has run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

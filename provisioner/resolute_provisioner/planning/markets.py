@@ -292,7 +292,7 @@ def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: 
 
 def held_back(course: Course, running: Running, leave: Leave) -> Course:
     """The same course, or to stay: a return to spot saves money only, so that it waits for a checkpoint, and has to keep to the
-    pool's `disruption`. What has begun to leave goes on, and so does what leaves spot, for that is never done without need."""
+    pool's `disruption`. What has begun to leave continues, and so does what leaves spot, for that is never done without need."""
     if not _only_saves(course, running):
         return course
     if not running.saved:

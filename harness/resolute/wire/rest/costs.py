@@ -92,7 +92,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """A budget and what was spent of it. While it is used up `landing` says so, and work goes on at `resumes_at`."""
+    """A budget and what was spent of it. While it is used up `landing` says so, and work continues at `resumes_at`."""
 
     owner: str
     """pool or workspace."""

@@ -68,7 +68,7 @@ class SearchedTrial:
     metric: float | None = None
     """Its best value of the searcher's metric."""
     likelihood: float | None = None
-    """While it trains in a search that compares its trials: how likely the search goes on with it after its next result, by all
+    """While it trains in a search that compares its trials: how likely the search continues with it after its next result, by all
     results so far. The scheduler looks at it."""
 
 

@@ -62,7 +62,7 @@ class StartTrialRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTrialResponse:
-    """Where to go on."""
+    """Where to continue."""
 
     steps_completed: int
     trial_run_id: int

@@ -160,7 +160,7 @@ async def _as_whole(call: Call, bulk: _Bulk, trial: Trial) -> None:
 
 
 async def kill_runs(call: Call, _: None) -> KillRunsResponse:
-    """The others of the same search go on."""
+    """The others of the same search continue."""
     request = await call.body(KillRunsRequest)
 
     async def kill(trial: Trial) -> None:

@@ -126,7 +126,7 @@ async def _newest(call: Call, query: LogQuery) -> int:
 
 
 def is_over(call: Call, trial: Trial) -> bool:
-    """Whether nothing more will run for it; the engine keeps in mind only what may go on."""
+    """Whether nothing more will run for it; the engine keeps in mind only what may continue."""
     now = call.api.engine.state.get(Trial, trial.id)
     return now is None or now.state.gone
 
@@ -178,7 +178,7 @@ async def _store(call: Call, posted: PostedLines) -> None:
 
 
 def _pieces(lines: Sequence[Line | TaskLog]) -> Iterable[tuple[Line | TaskLog, str]]:
-    """Each line as it is shown: a longer one goes on as the next, as on a machine of ours. An empty one stays one."""
+    """Each line as it is shown: a longer one continues as the next, as on a machine of ours. An empty one stays one."""
     texts = [line.log for line in lines]
     return zip(lines, texts, strict=True) if max(map(len, texts)) <= MAX_LINE_LENGTH else _cut(lines)
 

@@ -100,7 +100,7 @@ async def _create_trial(call: Call, request: CreateTrialRequest, external_id: st
 
 
 async def start(call: Call, trial: Trial) -> StartTrialResponse:
-    """The latest checkpoint is where the new run should go on."""
+    """The latest checkpoint is where the new run should continue."""
     request = await call.body(StartTrialRequest)
     run: int = await call.api.engine.submit(StartUnmanagedRun(trial=trial.id, resume=bool(request.resume)))
     now = await find_trial(call.api, trial.id)

@@ -1,4 +1,4 @@
-"""PostgreSQL as a `Database`: work goes on over restarts of the server.
+"""PostgreSQL as a `Database`: work continues over restarts of the server.
 
 A lost connection is not an error of the writer. Writes wait until the server is back and are run again; reads wait
 a little and are refused. What a write that was under way has become is for its author to find out: the engine's commit

@@ -74,7 +74,7 @@ class Machine:
     """Whether it is stopped at its end rather than deleted."""
     preempted: bool = False
     failed: bool = False
-    """It never got its place: it is there while its operation goes on."""
+    """It never got its place: it is there while its operation continues."""
 
     @property
     def name(self) -> str:
