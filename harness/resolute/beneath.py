@@ -58,7 +58,7 @@ class Found:
         return stat.S_ISREG(self.status.st_mode)
 
     def open(self) -> BinaryIO:
-        """The regular file. Raises `LeadsOut` when it is none (any more), `FileNotFoundError` when it is gone."""
+        """The regular file. Raises `LeadsOut` when it is none (any more), `FileNotFoundError` when it does not exist."""
         return self.parent.open_file(self.name)
 
 
@@ -183,7 +183,7 @@ class Beneath:
     # -- removing --------------------------------------------------------------------------------------------------
 
     def unlink(self, path: str) -> None:
-        """Remove a name that is no directory; of a link the link. Already gone is success."""
+        """Remove a name that is no directory; of a link the link. A missing one is success."""
         *above, name = _named(path)
         try:
             with self.directory("/".join(above)) as parent:
@@ -192,7 +192,7 @@ class Beneath:
             pass
 
     def remove_if_empty(self, path: str) -> None:
-        """A directory with nothing in it; another stays, and already gone is success."""
+        """A directory with nothing in it; any other stays, and a missing one is success."""
         *above, name = _named(path)
         try:
             with self.directory("/".join(above)) as parent:
@@ -204,7 +204,7 @@ class Beneath:
                 raise
 
     def remove_tree(self, path: str) -> None:
-        """A directory and everything in it; of a link the link. Already gone is success. Raises `TooDeep`."""
+        """A directory and everything in it; of a link the link. A missing one is success. Raises `TooDeep`."""
         *above, name = _named(path)
         try:
             with self.directory("/".join(above)) as parent:

@@ -1,9 +1,9 @@
 """The error tree that every Resolute process shares.
 
 ResoluteError
-├── InvalidInput        the caller sent something wrong: says the key, the value and what to do
+├── InvalidInput        wrong input: the text names the key, the value and a remedy
 ├── NotFound            `<kind> '<id>' not found`
-├── AlreadyExists       the name or id is taken by something else
+├── AlreadyExists       another entity has the name or id
 ├── Conflict            fenced: a report of an older run, a stale incarnation
 ├── FailedPrecondition  right request, wrong state
 ├── PermissionDenied    known caller, not allowed
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 
 class ResoluteError(Exception):
-    """Base of every error with a sentence for a person."""
+    """Base of every error with a text for users."""
 
 
 class InvalidInput(ResoluteError):
@@ -55,7 +55,7 @@ class Unauthenticated(ResoluteError):
 class LimitExceeded(ResoluteError):
     """A named limit was reached; the text names it.
 
-    With `retry_after_s` it is one that passes by itself: nothing was done, and the same request may succeed after so long.
+    With `retry_after_s` it is temporary: nothing was done, and the same request may succeed after that time.
     """
 
     def __init__(self, text: str, *, retry_after_s: float | None = None) -> None:

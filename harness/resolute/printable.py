@@ -32,7 +32,7 @@ _IN_JSON = re.compile(rf"[\x7f-\x9f{_UNSEEN}{_LONE}]")
 
 
 def one_line(text: str) -> str:
-    """The text in one line that a terminal shows as it stands: for names, fields of a log and cells of a table."""
+    """The text in one line that a terminal shows unchanged: for names, fields of a log and cells of a table."""
     return text if text.isascii() and text.isprintable() else _IN_A_LINE.sub(_escaped, text)
 
 

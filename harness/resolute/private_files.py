@@ -27,9 +27,9 @@ def keep_private() -> None:
 
 
 def mend(*, directories: Iterable[Path] = (), files: Iterable[Path] = ()) -> list[str]:
-    """Take away what others may do with directories and files, where they are there; a sentence for each that was open.
+    """Remove other users' permissions on existing directories and files; returns a sentence for each that had some.
 
-    A link is left as it is, and so is what belongs to another user: then the sentence says what to do.
+    A link is left as it is, and so is what belongs to another user: then the sentence has a remedy.
     """
     said = [_mended(path, os.O_DIRECTORY, DIRECTORY) for path in dict.fromkeys(directories)]
     said += [_mended(path, 0, FILE) for path in dict.fromkeys(files)]

@@ -47,7 +47,7 @@ class TrialInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """One container of one allocation. `private_root` says that `run_dir` is this container's alone by mount."""
+    """One container of one allocation. `private_root`: a mount makes `run_dir` private to this container."""
 
     master_url: str
     cluster_id: str
@@ -146,7 +146,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlace:
-    """Where one process stands among all processes of a job, as `process_per_slot` or torchrun tells it."""
+    """The rank of one process among all processes of a job, from `process_per_slot` or torchrun."""
 
     rank: int
     size: int

@@ -39,7 +39,7 @@ MASK = "********"
 """What the master shows instead of a secret."""
 
 PATIENCE_S = 20.0
-"""With a store that does not answer: a person waits."""
+"""With a store that does not answer: a user waits."""
 
 _PIECE = 1024 * 1024
 
@@ -67,9 +67,9 @@ class Checkpoints:
     def download(self, uuid: str, target: Path, *, mode: Mode = "auto", progress: Progress | None = None) -> Path:
         """Fetches the files of a checkpoint into the new directory `target`, complete or not at all.
 
-        `direct` copies from the storage, where this machine can see it; `master` asks the master for an archive; `auto`
-        tries the first and falls back to the second. `progress` hears of the bytes that arrived. What was broken off, by a
-        connection or a kill, continues when it is asked for again.
+        `direct` copies from the storage, where this machine can see it; `master` requests an archive from the master; `auto`
+        tries the first and falls back to the second. `progress` is called with the received bytes. After a lost connection or a
+        kill, the next call continues.
         """
         checkpoint = self.get(uuid)
         if checkpoint.state not in _DOWNLOADABLE:
@@ -127,7 +127,7 @@ def storage_of(checkpoint: Checkpoint) -> CheckpointStorage:
 def copy(stored: OpenCheckpoint, target: Path, expected: Mapping[str, int], progress: Progress | None) -> None:
     """The files of a checkpoint into the new directory `target`, complete or not at all.
 
-    What was fetched before something went wrong stays beside `target`, and the next call continues from there. Raises
+    After an error, the received part stays beside `target`, and the next call continues from there. Raises
     `DamagedArchive` when a file is not as long as `expected` says (path -> bytes).
     """
     total, done = sum(expected.values()), 0

@@ -25,7 +25,7 @@ _FILE_TYPE, _DIRECTORY_TYPE = ord("0"), ord("5")  # type flags of tar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Files ready to send, parents before children. `skipped` says what could not be read, with the reason."""
+    """Files ready to send, parents before children. `skipped` lists unreadable files, with the reason."""
 
     files: tuple[File, ...]
     total_bytes: int
@@ -74,7 +74,7 @@ def _pack_directory(packing: _Packing, root: Path, prefix: str) -> None:
 
 
 def _matcher(own_rules: Sequence[str]) -> _Matches:
-    """Says of a path below the root, directories with a slash at the end, whether it is left out."""
+    """Whether a path below the root is excluded; directories end with a slash."""
     if not own_rules:
         return lambda path: BUILT_IN_PATTERN.fullmatch(path) is not None
     import pathspec  # not for a directory without rules: see `BUILT_IN_PATTERN`

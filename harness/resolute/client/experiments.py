@@ -36,7 +36,7 @@ class Experiments:
     session: Session
 
     def create(self, request: CreateExperimentRequest, progress: Progress | None = None) -> CreateExperimentResponse:
-        """`progress` hears of the upload."""
+        """`progress` is called with the progress of the upload."""
         from resolute.wire.rest.experiment_changes import CreateExperimentResponse
 
         return self.session.post("api/v1/experiments", CreateExperimentResponse, request, progress)
@@ -138,7 +138,7 @@ class Experiments:
         return self.session.get(f"{_path(experiment_id)}/trials", GetExperimentTrialsResponse, query)
 
     def trials(self, experiment_id: int, query: GetExperimentTrialsQuery | None = None) -> tuple[Trial, ...]:
-        """Every trial, by id unless the query says otherwise."""
+        """Every trial, by id unless the query has another order."""
         from resolute.wire.rest.trials import GetExperimentTrialsQuery
 
         asked = query or GetExperimentTrialsQuery()

@@ -1,7 +1,7 @@
-"""An archive from the master that is fetched on where it was broken off: in the same call, or in the next one after a kill.
+"""A download of an archive from the master that resumes after an interruption: in the same call, or in the next one after a kill.
 
-What has arrived lies in a file beside the target, whose name holds the archive's entity tag. A master that tells none is asked for
-everything each time.
+The received part is in a file beside the target, whose name contains the archive's entity tag. Without a tag, each call downloads
+everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TAG = re.compile(r'"([0-9a-f]{16,128})"')
 
 
 def fetch_archive(session: Session, path: str, target: Path, progress: Progress | None = None) -> Path:
-    """The whole archive in a file beside `target`; the caller removes it. `progress` hears (bytes there, bytes in all).
+    """The whole archive in a file beside `target`; the caller removes it. `progress` is called with (received bytes, total bytes).
 
     A connection that breaks is opened again, and again as long as something arrives. Raises `MasterUnreachable`: then the next call
     continues from there.
@@ -73,7 +73,7 @@ def _beside(target: Path, etag: str) -> Path:
 
 
 def _kept(target: Path) -> tuple[Path | None, str]:
-    """What an earlier attempt left that can be gone on with, and its entity tag."""
+    """The part of an earlier attempt that can be continued, and its entity tag."""
     for found in _all(target):
         tag = found.name.removeprefix(f".{target.name}.").removesuffix(".tar")
         if _TAG.fullmatch(f'"{tag}"') and found.stat().st_size:

@@ -266,7 +266,7 @@ class Trial:
         return self._master.get_experiment(self.details.experiment_id)
 
     def iter_logs(self, query: LogsQuery | None = None) -> Iterator[str]:
-        """Log lines as a person reads them, each with its line end."""
+        """Log lines for display, each with its line end."""
         for line in self._master.trials.logs(self.id, query or LogsQuery()):
             yield line.message
 

@@ -21,16 +21,16 @@ from resolute.wire.codec import from_wire, to_query, to_wire
 T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
-"""Told (bytes done, bytes in all); the second is 0 while it is not known."""
+"""Called with (transferred bytes, total bytes); the total is 0 while it is unknown."""
 
 _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _PIECE = 256 * 1024
 
 NOT_TRUSTED = "CERTIFICATE_VERIFY_FAILED"
-"""In what OpenSSL says of a certificate; no further attempt will like it better."""
+"""In OpenSSL's error about a certificate, which no further attempt can change."""
 
 NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
-"""In what OpenSSL says of a server without TLS."""
+"""In OpenSSL's error about a server without TLS."""
 
 TOO_MANY = 429
 LONGEST_PAUSE_S = 30.0
@@ -54,7 +54,7 @@ NO_RETRY = Retry(total=0)
 
 
 def retry_from(environ: Mapping[str, str]) -> Retry:
-    """What `DET_RETRY_CONFIG` says (JSON: `total`, `backoff_factor`, `status_forcelist`), else the default."""
+    """The value of `DET_RETRY_CONFIG` (JSON: `total`, `backoff_factor`, `status_forcelist`), else the default."""
     text = environ.get("DET_RETRY_CONFIG")
     if not text:
         return Retry()
@@ -147,7 +147,8 @@ class Session:
         progress: Progress | None = None,
         retry: Retry | None = None,
     ) -> Any:
-        """The parsed JSON of the answer. `query` and `body` are wire messages; `progress` hears of the upload.
+        """The parsed JSON of the answer. `query` and `body` are wire messages; `progress` is called with the progress of the
+        upload.
 
         Raises the errors of `resolute.errors`; `MasterUnreachable` without an answer.
         """

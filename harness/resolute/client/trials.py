@@ -25,7 +25,7 @@ from resolute.wire.rest.trials import (
 )
 
 RECONNECT_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0)
-"""A followed log survives a restart of its master: so long are the pauses before each try to continue."""
+"""The pauses before each attempt to continue a followed log, which survives a restart of its master."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,19 +92,19 @@ class AgentConfig(ConfigModel):
     master_host: NonEmptyText
     """Host of the master."""
     master_port: Port | None = None
-    """Port of the master; null takes 443 with TLS, else 80."""
+    """Port of the master; null means 443 with TLS, else 80."""
     agent_id: Text = ""
-    """Name of the agent, unique in the cluster; empty takes the host's name."""
+    """Name of the agent, unique in the cluster; empty means the host's name."""
     resource_pool: NonEmptyText = "default"
     """The pool that it belongs to."""
     container_master_host: Text = ""
-    """Host of the master for tasks; empty takes `master_host`."""
+    """Host of the master for tasks; empty means `master_host`."""
     container_master_port: Port | None = None
-    """Port of the master for tasks; null takes the agent's."""
+    """Port of the master for tasks; null means the agent's."""
     slot_type: Annotated[Literal["auto", "cuda", "rocm", "cpu", "none"], BeforeValidator(_gpu_is_cuda)] = "auto"
     """What a slot is (old name of cuda: gpu)."""
     visible_gpus: Text = ""
-    """GPUs to use by index, UUID, PCI address or serial number, with commas; empty takes ROCR_ or CUDA_VISIBLE_DEVICES."""
+    """GPUs to use by index, UUID, PCI address or serial number, with commas; empty means ROCR_ or CUDA_VISIBLE_DEVICES."""
     artificial_slots: Count = 0
     """Number of slots without devices, for tests and machines without GPUs."""
     slot_threads: Count = 0
@@ -218,7 +218,7 @@ def parse_agent_config(
 ) -> AgentConfig:
     """Validate and complete an agent's configuration. Raises InvalidConfig with every problem.
 
-    `sources` says which paths were not set by the file, `subject` what the configuration is called in errors.
+    `sources` lists the paths that the file did not set, `subject` is the name of the configuration in errors.
     """
     given = as_json(raw, what=subject)
     refuse_masks(given, subject)

@@ -28,8 +28,8 @@ MASK = "********"
 class ConfigModel(BaseModel):
     """Base of all configuration models.
 
-    `hints` answers for keys that people write although they are not keys (any more). `omitted_when_null` leaves
-    keys out of the serialised form while they are null. `dropped` keys are accepted with any value and forgotten.
+    `hints` are messages for names that are not keys (any more) but often written. `omitted_when_null` leaves
+    keys out of the serialised form while they are null. `dropped` keys are accepted with any value and ignored.
     """
 
     # Built when first used: a program that starts reads one of the many configurations, and often none.

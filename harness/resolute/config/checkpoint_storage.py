@@ -76,11 +76,11 @@ class _S3(ConfigModel):
     bucket: NonEmptyText
     """The bucket."""
     access_key: StorageSecret | None = None
-    """Access key; null takes the machine's own identity."""
+    """Access key; null means the machine's own identity."""
     secret_key: StorageSecret | None = None
     """Its secret."""
     endpoint_url: Text | None = None
-    """Another service that speaks S3."""
+    """Another service with the S3 API."""
     prefix: Prefix | None = None
     """Path in the bucket."""
 
@@ -108,7 +108,7 @@ class DirectoryStorage(_Counters):
 
 
 class S3Storage(_S3, _Counters):
-    """A bucket on S3 or something that speaks it."""
+    """A bucket on S3 or on a service with its API."""
 
 
 class GcsStorage(_Gcs, _Counters):

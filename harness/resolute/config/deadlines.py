@@ -47,7 +47,7 @@ DeadlineText = Annotated[Text, AfterValidator(_checked)]
 
 
 def resolved_deadline(text: str, now: datetime) -> str:
-    """The moment that a valid text stands for when it is submitted at `now`, as an RFC 3339 time in UTC.
+    """The moment that a valid text means when it is submitted at `now`, as an RFC 3339 time in UTC.
 
     Raises InvalidInput for one that has passed.
     """

@@ -1,4 +1,4 @@
-"""Durations as people write them: `25s`, `1h30m`, `500ms`, or a number of seconds."""
+"""Durations in configuration files: `25s`, `1h30m`, `500ms`, or a number of seconds."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def per_device_type(value: Any, whole: type) -> Any:
 
 
 class Images(ConfigModel):
-    """The container image for each kind of device; one string stands for all three."""
+    """The container image for each kind of device; one string applies to all three."""
 
     cpu: NonEmptyText = DEFAULT_CPU_IMAGE
     """On machines without accelerators."""
@@ -73,7 +73,7 @@ Assignment = Annotated[Text, AfterValidator(_assignment)]
 
 
 class EnvironmentVariables(ConfigModel):
-    """Variables for each kind of device; one list stands for all three. Later entries win."""
+    """Variables for each kind of device; one list applies to all three. Later entries win."""
 
     cpu: tuple[Assignment, ...] = ()
     """On machines without accelerators."""

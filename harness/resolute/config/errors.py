@@ -1,4 +1,4 @@
-"""Configuration errors for people: every problem at once, each with its path, its value and what to do.
+"""Configuration errors for users: every problem at once, each with its path, its value and what to do.
 
 A line reads `<config>.path.to[2].key: what is wrong (value ...); what to do`. Lines are sorted by path.
 """
@@ -42,7 +42,7 @@ HOLD_SECRETS = frozenset(
         "tensorboard_storage",
     }
 )
-"""A text or list that stands where such a block should may hold the secrets of the block."""
+"""A text or list in place of such a block may contain the secrets of the block."""
 
 _SENTENCES: Mapping[str, str] = {
     "missing": "is a required property",
@@ -134,7 +134,7 @@ def show_value(value: object) -> str:
 
 
 def _written_out(value: object) -> str:
-    """For what JSON cannot say. Python writes no integer of more than some thousand digits."""
+    """For values that JSON cannot represent. Python writes no integer of more than some thousand digits."""
     try:
         return repr(value)
     except ValueError:
@@ -144,7 +144,7 @@ def _written_out(value: object) -> str:
 def problems_of(
     error: ValidationError, sources: Mapping[Location, str] | None = None, *, missing: bool = True
 ) -> tuple[Problem, ...]:
-    """The leaves of a pydantic error. `sources` says which paths were set from elsewhere than the file.
+    """The leaves of a pydantic error. `sources` lists the paths that were not set by the file.
 
     Without `missing`, keys that are absent are no problem.
     """

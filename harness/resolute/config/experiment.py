@@ -133,7 +133,7 @@ class ExperimentConfig(ConfigModel):
     scheduling_unit: PositiveInteger = 100
     """Batches between reports of training metrics."""
     records_per_epoch: Integer = 0
-    """Records of an epoch, where the training code does not know."""
+    """Records of an epoch, if the training code does not define it."""
     optimizations: Optimizations = Optimizations()
     """Old switches of distributed training."""
     slurm: Slurm | None = None
@@ -182,7 +182,7 @@ def parse_experiment(
 
 
 def _with_advice(problem: Problem) -> Problem:
-    """What is required of the user only where the cluster says nothing."""
+    """Keys that the user must set only if the cluster does not."""
     if problem.path != ("checkpoint_storage",) or problem.message != "is a required property":
         return problem
     advice = "give it here, or set checkpoint_storage in the master's configuration, for all experiments"

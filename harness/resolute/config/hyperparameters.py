@@ -35,7 +35,7 @@ class _Range(_Conditional):
     omitted_when_null: ClassVar[frozenset[str]] = frozenset({"count", "when"})
 
     count: PositiveInteger | None = None
-    """How many points grid search takes from the range."""
+    """Number of points of grid search in the range."""
 
 
 class IntHyperparameter(_Range):

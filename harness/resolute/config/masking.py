@@ -1,7 +1,7 @@
 """Configurations as they may be shown: every secret replaced by `MASK`, or left out.
 
-Where secrets stand is read from the marks of the models (`SecretMark`), so that a new key is covered when it is declared.
-In every text, wherever it stands, the password of a URL (`scheme://user:password@host`) is replaced too.
+The marks of the models (`SecretMark`) define the secrets, so that a new key is covered when it is declared. In every text, the
+password of a URL (`scheme://user:password@host`) is replaced too.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class SqliteDatabase(ConfigModel):
     type: Literal["sqlite"] = "sqlite"
     """Tag of the database."""
     path: Text = ""
-    """The file; empty takes `resolute.db` in `cluster_state_dir`."""
+    """The file; empty means `resolute.db` in `cluster_state_dir`."""
 
 
 class PostgresDatabase(ConfigModel):
@@ -77,7 +77,7 @@ class PostgresDatabase(ConfigModel):
     ssl_mode: Literal["disable", "require", "verify-ca", "verify-full"] = "disable"
     """How the connection is protected."""
     ssl_root_cert: Text = ""
-    """File of the authority of its certificate; empty takes those that the machine trusts."""
+    """File of the authority of its certificate; empty means those that the machine trusts."""
 
     @model_validator(mode="after")
     def _certificate_is_used(self) -> Self:
@@ -332,7 +332,7 @@ def parse_master_config(
 ) -> MasterConfig:
     """Validate and complete a master configuration. Raises InvalidConfig with every problem.
 
-    `sources` says which paths were not set by the file, `subject` what the configuration is called in errors.
+    `sources` lists the paths that the file did not set, `subject` is the name of the configuration in errors.
     """
     given = as_json(raw, what=subject)
     refuse_masks(given, subject)

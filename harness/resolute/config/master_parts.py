@@ -27,7 +27,7 @@ from resolute.config.host_paths import HostPaths
 from resolute.config.secret_names import SecretNames
 
 NamePattern = Annotated[NonEmptyText, Field(max_length=128)]
-"""Longer than any name that a person gives to a variable."""
+"""Longer than any name that a user gives to a variable."""
 
 LogLevel = Literal["trace", "debug", "info", "warn", "error", "fatal"]
 INFINITE_LIFESPAN_DAYS = 106751  # how "no end" is stored: the longest that fits nanoseconds in 64 bits
@@ -175,7 +175,7 @@ class Seal(ConfigModel):
     key: Secret = ""
     """The key itself: 64 hexadecimal digits. Meant for the variable `DET_SECURITY_SEAL_KEY`."""
     key_file: Text = ""
-    """File of the key; empty takes `seal.key` in `cluster_state_dir`. The first start makes it."""
+    """File of the key; empty means `seal.key` in `cluster_state_dir`. The first start creates it."""
     key_command: tuple[NonEmptyText, ...] = ()
     """Program and arguments that print the key: the way to a secret store."""
 

@@ -23,7 +23,7 @@ ACTED_ON_SEARCHERS = ("single", "random", "grid", "async_halving", "adaptive_ash
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotActedOn:
-    """One key: `accepted` are the values that mean nothing special, `reason` says what to do about others."""
+    """One key: `accepted` are the values without an effect, `reason` is the remedy for others."""
 
     path: str
     accepted: tuple[Any, ...]

@@ -1,7 +1,7 @@
-"""Regular expressions that people write, as RE2 reads them: without back-references and without look-around.
+"""Regular expressions of users, as RE2 reads them: without back-references and without look-around.
 
 The time to search a text grows with its length alone, whatever the expression is. An engine that backtracks takes for ever on
-an expression such as `(a+)+$`, so no expression of a person is given to Python's.
+an expression such as `(a+)+$`, so Python's engine gets no expression of a user.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class ResourcePool(ConfigModel):
     agent_reconnect_wait: Duration = DEFAULT_RECONNECT_WAIT_S
     """Time without contact to an agent before its work is started elsewhere."""
     scheduler: Scheduler | None = None
-    """Its scheduler; null takes the manager's."""
+    """Its scheduler; null means the manager's."""
     task_container_defaults: TaskContainerDefaults | None = None
     """Over the cluster's block of that name."""
     provider: Provider | None = None

@@ -15,7 +15,7 @@ from resolute.config.durations import PositiveDuration
 Priority = Annotated[Integer, Field(ge=1, le=99)]
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 10**12
-"""Slots are divided by weights, and weights are taken a thousand times and by tenths: neither may leave what a float can say."""
+"""Slots are divided by weights, and weights are taken a thousand times and by tenths: neither may exceed the range of a float."""
 
 Weight = Annotated[Number, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 
@@ -48,7 +48,7 @@ class Device(ConfigModel):
 
 
 def read_device(value: object) -> object:
-    """`/host:/container[:mode]` as the mapping that it stands for."""
+    """`/host:/container[:mode]` as a mapping."""
     if not isinstance(value, str):
         return value
     parts = value.split(":")
@@ -70,15 +70,15 @@ class Resources(ConfigModel):
     omitted_when_null: ClassVar[frozenset[str]] = frozenset({"deadline", "estimated_duration", "max_cost"})
 
     slots_per_trial: Count = 1
-    """Slots of each trial; 0 asks for a place without a slot."""
+    """Slots of each trial; 0 requests a place without a slot."""
     max_slots: Count | None = None
     """Most slots that all trials together may have; null means no limit."""
     weight: Weight = 1.0
     """Share among experiments where the scheduler shares."""
     priority: Priority | None = None
-    """1 is the most important; null takes the pool's default."""
+    """1 is the most important; null means the pool's default."""
     resource_pool: Text = ""
-    """Where to run; empty takes the cluster's default pool."""
+    """Where to run; empty means the cluster's default pool."""
     shm_size: MemorySize | None = None
     """Shared memory in bytes, or a text such as 4g."""
     is_single_node: Flag | None = None

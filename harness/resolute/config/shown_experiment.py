@@ -80,7 +80,7 @@ def _words(place: Place) -> Iterator[str]:
 def with_stored_secrets(
     submitted: Mapping[str, Any], stored: Mapping[str, Any], names: SecretNames = BUILT_IN_NAMES
 ) -> dict[str, Any]:
-    """`submitted` with each mask that stands where `stored` is shown with the same replaced by the stored value, and with the
+    """`submitted` with each mask in a place where `stored` is shown with the same mask replaced by the stored value, and with the
     stored keys of storages that are the same as there. Masks of other values stay."""
     restored: dict[str, Any] = as_json(submitted)
     shown = mask_experiment(stored, names)

@@ -1,4 +1,4 @@
-"""When work without a deadline leaves the spot market, and when it comes back."""
+"""When work without a deadline leaves the spot market, and when it returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster or a pool gives to every task that does not say otherwise."""
+"""Defaults of a cluster or a pool for every task."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class TaskContainerDefaults(ConfigModel):
         return type(self).model_construct(_fields_set=self.model_fields_set | cluster.model_fields_set, **values)
 
     def as_defaults(self, *, has_slots: bool) -> dict[str, Any]:
-        """The part of an experiment's configuration that this block stands for."""
+        """The part of an experiment's configuration that this block defines."""
         written = self.model_dump(mode="json")
         given = self.model_fields_set
         names = ("image", "environment_variables", "registry_auth", "add_capabilities", "drop_capabilities")

@@ -68,7 +68,7 @@ class Optimizations(ConfigModel):
 
 
 class WebhooksIntegration(ConfigModel):
-    """Which webhooks hear of this experiment."""
+    """The webhooks that get events of this experiment."""
 
     webhook_id: tuple[Integer, ...] | None = None
     """Webhooks by id."""

@@ -66,7 +66,7 @@ def _read_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
 
 
 class _Loader(_Constructor, yaml.SafeLoader):
-    """A safe loader with the scalars of YAML 1.2 and no duplicate keys. Its errors are those that people see."""
+    """A safe loader with the scalars of YAML 1.2 and no duplicate keys. Users see its errors."""
 
 
 class _FastLoader(_Constructor, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]

@@ -126,8 +126,8 @@ class CheckpointContext:
     ) -> str:
         """Save the files of a directory and return the checkpoint's uuid.
 
-        `metadata` must contain `steps_completed`. With `shard`, every rank calls with a directory of its own or None;
-        without, only the chief does. `selector(relative path)` says which files to take.
+        `metadata` must contain `steps_completed`. With `shard`, every rank calls with its own directory or None; without, only
+        the chief does. `selector(relative path)` selects the files.
         """
         if selector is not None and ckpt_dir is None:
             raise InvalidInput("a selector needs a directory to select from")
@@ -225,7 +225,7 @@ class CheckpointContext:
         return Manifest.from_bytes(storage_id, self.storage.manifest(storage_id))
 
     def delete(self, storage_id: str) -> None:
-        """Remove the files, then tell the registry."""
+        """Remove the files, then update the registry."""
         self.storage.delete(storage_id)
         self._registry.forget(storage_id)
 
@@ -236,8 +236,8 @@ class CheckpointContext:
         return tuple(uuid for uuid in behind if uuid != storage_id)
 
     def sweep_abandoned(self) -> None:
-        """Remove what writers left behind: unfinished ones that died long ago, and finished ones of which they could not
-        tell the master any more.
+        """Remove the remains of writers: unfinished checkpoints of writers that died long ago, and finished ones that were never
+        reported to the master.
         """
         self._sweep_unreported()
         removed = self.storage.sweep(self._clock.now() - ABANDONED_AFTER)
@@ -278,7 +278,7 @@ class CheckpointContext:
         return datetime.fromisoformat(manifest.created) < self._clock.now() - ABANDONED_AFTER
 
     def started_from(self, storage_id: str) -> None:
-        """Say which checkpoint this run continues: the parent of the next one."""
+        """Set the checkpoint that this run continues: the parent of the next one."""
         self._parent = storage_id
 
     # ------------------------------------------------------------------------------------------------- internals
@@ -359,7 +359,7 @@ class CheckpointContext:
 
     @contextmanager
     def _restored(self, uuid: str, selector: Selector | None, *, checking: bool) -> Iterator[Path]:
-        """A checkpoint without a manifest was saved by a harness that writes none: the registry says what is in it."""
+        """A checkpoint without a manifest was saved by a harness that writes none: the registry lists its files."""
         expected: Mapping[str, int] | None = None
         try:
             self.storage.manifest(uuid)
@@ -452,7 +452,7 @@ class MasterRegistry:
 
 
 class StorageRegistry:
-    """The twin without a master: what the storage itself tells."""
+    """The variant without a master: it reads the storage itself."""
 
     def __init__(self, storage: CheckpointStorage) -> None:
         self._storage = storage
@@ -487,7 +487,7 @@ class StorageRegistry:
 
 
 def _attempt(action: Callable[[], None]) -> Exception | None:
-    """Run and return what went wrong, to be told to the other ranks before it is raised."""
+    """Run and return the error, which the other ranks get before it is raised."""
     try:
         action()
     except Exception as error:

@@ -39,14 +39,14 @@ logger = logging.getLogger("resolute.core")
 
 
 class InvalidHP(Exception):
-    """Raise inside a context to say that these hyperparameters make no sense: the trial ends, without an error."""
+    """Raise inside a context if the hyperparameters are not valid: the trial ends, without an error."""
 
 
 class Context:
-    """What user code talks to. Use as a context manager; everything happens inside the `with`.
+    """The interface of user code. Use it as a context manager.
 
-    `train` reports, `checkpoint` saves and restores, `preempt` says when to stop, `distributed` talks to the other
-    processes of the job, `searcher` says how far to train, `info` is the task (None off-cluster).
+    `train` reports, `checkpoint` saves and restores, `preempt` returns when to stop, `distributed` communicates with the other
+    processes of the job, `searcher` gives the length to train, `info` is the task (None off-cluster).
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Context:
                 faulthandler.register(signal.SIGUSR1, chain=True)
 
     def close(self, *, failed: bool = False) -> None:
-        """Stop watching, send what waits, end the connections. Raises what the master refused or could not be told, unless
+        """Stop polling, send what is queued, close the connections. Raises if the master refused or did not get a report, unless
         `failed`."""
         with contextlib.ExitStack() as last_to_first:
             if self._session is not None:

@@ -217,9 +217,8 @@ class DistributedContext:
 
 
 def derived_ports(key: str) -> tuple[int, ...]:
-    """Ports that every process of a gang works out alike, so that gangs of one host rarely meet.
-
-    Where two do meet, the proof of the key tells them apart and the next port is tried.
+    """Ports that every process of a gang computes alike, so that gangs on one host rarely collide. If two do, the proof of the
+    key fails and the next port is tried.
     """
     digest = hashlib.sha256(b"resolute-port:" + key.encode()).digest()
     return tuple(20_000 + int.from_bytes(digest[2 * n : 2 * n + 2]) % 12_000 for n in range(PORTS_TRIED))
@@ -256,7 +255,7 @@ class _Link:
             raise PeerLost(f"rank {self.rank} cannot be reached any more ({error})") from None
 
     def receive_some(self) -> bool:
-        """Read what has arrived. False when the other side is gone."""
+        """Read what has arrived. False when the other side has closed the link."""
         try:
             data = self.sock.recv(1 << 20)
         except OSError:
@@ -332,7 +331,7 @@ class _Star:
         return values
 
     def forget_markers(self, serial: int) -> None:
-        """Drop what workers said about earlier broadcasts, or it would fill the links of a program that only broadcasts."""
+        """Drop the workers' answers to earlier broadcasts, which would fill the links of a program that only broadcasts."""
         self._require_open()
         for link in self._links.values():
             link.receive_waiting()
@@ -390,7 +389,7 @@ os.register_at_fork(after_in_child=_drop_links_in_child)
 
 
 def _notice_dead_hosts(sock: socket.socket) -> None:
-    """Probe an idle link, so that a machine that vanished without a word is noticed within seconds."""
+    """Probe an idle link, so that a vanished machine is detected within seconds."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3)):
         number = getattr(socket, option, None)
@@ -438,7 +437,7 @@ def _bind(ports: Sequence[int]) -> socket.socket:
 
 
 def _admit(sock: socket.socket, size: int, secret: bytes) -> int | None:
-    """The rank of a process that proves to know the key; None for a stranger."""
+    """The rank of a process that proves knowledge of the key; else None."""
     try:
         sock.settimeout(HELLO_TIMEOUT_S)
         nonce = secrets.token_bytes(_NONCE_BYTES)

@@ -45,14 +45,14 @@ class PreemptMode(Enum):
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     """Every rank asks, in step; all get the chief's answer."""
     ChiefOnly = "CHIEF_ONLY"
-    """Only rank 0 asks and tells the others by its own means."""
+    """Only rank 0 polls, and informs the others by its own means."""
     WorkersAskMaster = "WORKERS_ASK_MASTER"
     """Each rank asks for itself; answers may differ for a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopSignal:
-    """What is known: whether to stop, until when, why; and whether a checkpoint is wanted without stopping."""
+    """The current state: whether to stop, until when, why; and whether a checkpoint without a stop is requested."""
 
     preempt: bool = False
     checkpoint_wanted: bool = False
@@ -153,7 +153,7 @@ class NoticeFileReader:
 
 
 class PreemptWatcher:
-    """Long-polls the master in a thread and keeps what it says."""
+    """Long-polls the master in a thread and keeps the answer."""
 
     def __init__(self, session: Session, allocation_id: str) -> None:
         self._session = session
@@ -200,9 +200,9 @@ class PreemptWatcher:
 
 
 class Acknowledgement:
-    """Tells the master in a thread that this process ends because of the preemption, so that no step waits for the master.
+    """Reports to the master in a thread that this process ends because of the preemption, so that no step waits for the master.
 
-    It retries until it gets an answer, until the master refuses, or until the attempt that `finish` has found under way is over.
+    It retries until it gets an answer, until the master refuses, or until the attempt that was in progress at `finish` is over.
     """
 
     def __init__(self, session: Session, path: str, allocation_id: str) -> None:
@@ -232,9 +232,9 @@ class Acknowledgement:
         self._last.set()
 
     def finish(self, wait_s: float | None) -> None:
-        """Wait for what `send_aside` began: `wait_s` at most, or for as long as the session tries with None.
+        """Wait for the request of `send_aside`: `wait_s` at most, or for as long as the session tries with None.
 
-        Raises what the master refused, or `Unavailable` when it could not be told.
+        Raises the master's refusal, or `Unavailable` without an answer.
         """
         self.stop()
         if self._thread is None or self._told.is_set():
@@ -336,7 +336,7 @@ class ManagedPreempt:
         return True
 
     def should_checkpoint(self) -> bool:
-        """True once after a notice that asks for a checkpoint without stopping. Says what `should_preempt` last saw."""
+        """True once after a notice that asks for a checkpoint without stopping. Uses the state of the last `should_preempt`."""
         if self._known.checkpoint_wanted and not self._checkpoint_given:
             self._checkpoint_given = True
             return True

@@ -1,4 +1,4 @@
-"""How far to train, as the search says: one length after the other, until it needs no more of the trial."""
+"""The lengths to train, given by the search: one after the other, until it needs no more of the trial."""
 
 from __future__ import annotations
 
@@ -157,9 +157,9 @@ class SearcherContext:
     ) -> Iterator[SearcherOperation]:
         """One after the other; the end means that the trial has nothing to do now, and should save and exit with 0.
 
-        It may be begun again later: then it resumes from its checkpoint, with the length that is open. `auto_ack` says so to the
-        master at the end; without it `acknowledge_out_of_ops` must be called, or the trial is taken to be done.
-        Raises `InvalidInput` when the configuration has no `searcher.max_length`.
+        It may be started again later: then it resumes from its checkpoint, with the open length. `auto_ack` reports this to the
+        master at the end; without it `acknowledge_out_of_ops` must be called, or the trial counts as done. Raises
+        `InvalidInput` when the configuration has no `searcher.max_length`.
         """
         if searcher_mode is SearcherMode.ChiefOnly and not self._chief:
             raise FailedPrecondition("with SearcherMode.ChiefOnly only the chief (rank 0) gets operations")
@@ -187,7 +187,7 @@ class SearcherContext:
         return self._max_length()[1]
 
     def acknowledge_out_of_ops(self) -> None:
-        """Tell the master that this process will end because there is nothing to do for it."""
+        """Report to the master that this process will end because it has no operation."""
         if self._chief and self._operations is not None:
             self._operations.acknowledge()
 

@@ -35,7 +35,7 @@ logger = logging.getLogger("resolute.core.session")
 
 RETRY_STATUSES = frozenset({502, 503, 504})
 TOO_MANY = 429
-"""Tried again only where the master says after how long: then it has done nothing and may have room soon."""
+"""Retried only if the answer has a `Retry-After`: then the master did nothing and may have capacity soon."""
 DEFAULT_TIMEOUT_S = 60.0
 
 
@@ -64,7 +64,7 @@ class MissingAtMaster(NotFound):
 
 
 class TimedOut(Unavailable):
-    """The master took the request but held the answer longer than the caller wanted to wait."""
+    """The master accepted the request but did not answer within the caller's time."""
 
 
 class StaleRun(Conflict):

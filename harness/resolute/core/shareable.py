@@ -1,4 +1,4 @@
-"""What of an experiment's configuration a checkpoint may hold: a storage is read by more people than the task's environment."""
+"""What of an experiment's configuration a checkpoint may hold: a storage has more readers than the task's environment."""
 
 from __future__ import annotations
 

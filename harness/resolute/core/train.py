@@ -76,7 +76,7 @@ def check_progress(progress: float) -> float:
 class StepMarks:
     """When which step was reached, and how long saves have blocked the step loop so far.
 
-    The first mark says that the first step is about to begin: from then on the slot does useful work. Thread-safe.
+    The first mark reports that the first step is about to begin: from then on the slot does useful work. Thread-safe.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The Python that a task asks for, where it is not the launcher's own: found, checked, and put first on `PATH`.
+"""The Python of a task, if it is not the launcher's own: found, checked, and put first on `PATH`.
 
 `environment.python` of a configuration arrives as the contract's variable `DET_PYTHON_EXECUTABLE`. It holds the path of a virtual
 environment or of an interpreter; a relative one starts at the working directory. A name without a slash is no choice: it stands for
@@ -102,7 +102,7 @@ def _named_python3(python: Path, directory: Path) -> Path:
 
 
 def _check(value: str, python: Path, environ: Mapping[str, str]) -> None:
-    """Run the interpreter once. Without `PYTHON*` variables, so that what it says is about itself."""
+    """Run the interpreter once. Without `PYTHON*` variables, so that the answer concerns the interpreter itself."""
     try:
         ran = subprocess.run(
             [str(python), "-I", "-c", _LOOK],

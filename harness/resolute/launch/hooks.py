@@ -1,7 +1,7 @@
 """The shell scripts that a task runs before its entrypoint, in its own environment: the cluster's, then the context's.
 
 Both are sourced by one shell, which then turns into the rest of the launcher: what they export, and limits that they set, hold
-for the entrypoint. A hook that fails ends the task, and the last line of its output says which hook and how.
+for the entrypoint. A hook that fails ends the task, and the last line of its output names the hook and the failure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a trial is given: its hyperparameters, its place, and wrappers that tell the Trainer what to step and save."""
+"""The context of a trial: its hyperparameters, its place, and wrappers that define what the Trainer steps and saves."""
 
 from __future__ import annotations
 

@@ -15,21 +15,21 @@ POLICIES = ("best", "all", "none")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """So many steps, each of one batch per slot."""
+    """A number of steps, each of one batch per slot."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """So many passes over the training data."""
+    """A number of passes over the training data."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """So many samples; at least one step."""
+    """A number of samples; at least one step."""
 
     value: int
 
@@ -86,7 +86,7 @@ def unit_of(amount: int, unit: Unit | None) -> TrainUnit:
 
 
 def gives_lengths(config: Mapping[str, Any]) -> bool:
-    """Whether the search says step by step how far a trial trains, and judges what it reports with each length."""
+    """Whether the search gives a trial one length after the other, and compares the results of each length."""
     searcher: Mapping[str, Any] = config.get("searcher") or {}
     if searcher.get("name") == "pbt":
         return True
@@ -95,7 +95,7 @@ def gives_lengths(config: Mapping[str, Any]) -> bool:
 
 
 def length_from_config(config: Mapping[str, Any]) -> TrainUnit | None:
-    """How far the search wants trials to go: `searcher.max_length`, or `max_time` where `time_metric` counts it."""
+    """The length of trials that the search requests: `searcher.max_length`, or `max_time` where `time_metric` counts it."""
     searcher: Mapping[str, Any] = config.get("searcher") or {}
     length = unit_from_config(searcher.get("max_length"), "searcher.max_length")
     if searcher.get("name") == "pbt" and searcher.get("length_per_round"):

@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 from resolute.errors import ResoluteError
 
 Selector = Callable[[str], bool]
-"""Says of a path below a checkpoint whether it is wanted."""
+"""Whether a path below a checkpoint is wanted."""
 
 
 class StorageUnavailable(ResoluteError):
@@ -29,7 +29,7 @@ class NotMounted(StorageAway):
 
 
 class FileKind(StrEnum):
-    """What a name in a storage stands for."""
+    """The kind of a name in a storage."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -128,8 +128,8 @@ class CheckpointStorage(Protocol):
     ) -> AbstractContextManager[Path]:
         """The files, to be read and not changed, while the context is open. Raises `NotFound`.
 
-        `wanted` names those that are needed: a storage that has to fetch them leaves out the others. `without_manifest` finds
-        checkpoints that have none as well: for callers that know that they are complete.
+        `wanted` selects files: a storage that has to download them omits the others. `without_manifest` finds
+        checkpoints that have none as well: for callers that have verified that they are complete.
         """
         ...
 
@@ -138,17 +138,17 @@ class CheckpointStorage(Protocol):
         ...
 
     def delete(self, uuid: str) -> None:
-        """Remove a checkpoint, its manifest first. Already gone is success. Killed in the middle, it is finished by the sweep.
+        """Remove a checkpoint, its manifest first. A missing one is success. Killed in the middle, it is finished by the sweep.
 
-        Raises `NotMounted` where the whole storage is missing: its checkpoints are not gone.
+        Raises `NotMounted` if the whole storage is missing, since its checkpoints still exist.
         """
         ...
 
     def remove_files(self, uuid: str, matches: Selector) -> dict[str, int]:
-        """Remove the files that match, and give what is left: path -> bytes, directories with a slash and 0.
+        """Remove the files that match, and return the rest: path -> bytes, directories with a slash and 0.
 
-        The manifest is written anew first, without what will be gone: a checkpoint never promises more than there is. When no
-        other file is left, the manifest goes too. Raises `NotMounted` as `delete` does.
+        The manifest is rewritten first, without those files: it never lists a missing file. If no other file is left, the
+        manifest is removed too. Raises `NotMounted` as `delete` does.
         """
         ...
 
@@ -166,7 +166,7 @@ class CheckpointStorage(Protocol):
     def unreported(self) -> tuple[str, ...]:
         """Sorted uuids of those whose `commit` was started and that are not marked by `reported`.
 
-        Their writers may live, or have died between the files and the word to the master.
+        Their writers may still run, or may have died between the files and the report to the master.
         """
         ...
 

@@ -53,7 +53,7 @@ class Bucket(Protocol):
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Already gone is success."""
+        """A missing one is success."""
         ...
 
     def drop_unfinished(self, prefix: str) -> None:

@@ -29,9 +29,9 @@ def storage_from_config(
 ) -> CheckpointStorage:
     """The storage of an experiment configuration.
 
-    `shared_fs_mount` is where the shared directory's `host_path` is mounted in this task; None says that this process sees
-    the host's own files. `one_owner` and `check` are those of `DirectoryStorage`, for a process that may read more than the
-    tasks that write to the storage. `retries` is the patience with an object store.
+    `shared_fs_mount` is where the shared directory's `host_path` is mounted in this task; None means that this process sees the
+    host's own files. `one_owner` and `check` are those of `DirectoryStorage`, for a process that may read more than the tasks
+    that write to the storage. `retries` is the retry policy for an object store.
 
     Raises `InvalidInput` for a configuration that names no usable place, `StorageUnavailable` where a cloud's client is missing.
     """

@@ -33,7 +33,7 @@ _PARTS = ".parts"
 
 IN_USE = ".resolute-storage"
 """An empty file beside the checkpoints, made before one is removed. A directory with nothing in it is the place of a file system
-that is not mounted; with this file, it is a storage whose last checkpoint is gone.
+that is not mounted; with this file, it is a storage whose last checkpoint was removed.
 """
 
 
@@ -282,7 +282,7 @@ class OpenDirectory:
         return (_stored(found) for found in self._directory.walk())
 
     def open(self, file: StoredFile) -> tuple[BinaryIO, int]:
-        """Raises `LeadsOut` when it is no regular file (any more), `FileNotFoundError` when it is gone."""
+        """Raises `LeadsOut` when it is no regular file (any more), `FileNotFoundError` when it does not exist."""
         assert isinstance(file.source, Found)
         stream = file.source.open()
         return stream, os.fstat(stream.fileno()).st_size

@@ -345,7 +345,7 @@ class OpenObjects:
         """What may be listed may be read."""
 
     def files(self) -> Iterator[StoredFile]:
-        """Directories are what the names say."""
+        """Directories follow from the names."""
         seen: set[str] = set()
         for each in self._listed():
             path = each.key.removeprefix(self._above)

@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How long a request is repeated while the store is away: `total_s` from the first failure, with pauses that double from
-    `first_s` to `longest_s`, each shortened by up to half at random so that the ranks of a job do not come back at once.
+    """How long a request is repeated while the store is unavailable: `total_s` from the first failure, with pauses that double from
+    `first_s` to `longest_s`, each shortened by up to half at random, so that the ranks of a job do not retry at once.
     """
 
     total_s: float = 600.0

@@ -1,4 +1,4 @@
-"""A bucket on S3, or on something that speaks it, through boto3."""
+"""A bucket on S3, or on a service with its API, through boto3."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Staging:
                 self._own = self._lock = None
 
     def sweep(self) -> None:
-        """Remove the directories of processes that are gone."""
+        """Remove the directories of processes that have ended."""
         if not self._base.is_dir():
             return
         for found in self._base.iterdir():

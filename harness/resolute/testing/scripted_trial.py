@@ -1,4 +1,4 @@
-"""`python -m resolute.testing.scripted_trial`: a trial that does what its script says, without any framework.
+"""`python -m resolute.testing.scripted_trial`: a trial that executes a script, without any framework.
 
 The script is the hyperparameter `script` (see `resolute.testing.script` for the language), or `--script` off-cluster.
 The hyperparameter `diary` names a file or directory where every start, step, save and end is written down and flushed
@@ -44,7 +44,7 @@ WATCH_S = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class Position:
-    """Where the script stands: steps completed in all, the current command, and its steps already done."""
+    """The position in the script: steps completed in all, the current command, and its steps already done."""
 
     step: int = 0
     command: int = 0

@@ -41,7 +41,7 @@ class Exit:
     failure: FailureKind | None = None
     message: str = ""
     error: str = ""
-    """What it said last when it failed: a traceback or its last lines, at most `MAX_ERROR_CHARACTERS` of them."""
+    """The end of its output when it failed: a traceback or its last lines, at most `MAX_ERROR_CHARACTERS` of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class HostDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUser:
-    """Whom a task runs as where the agent has the choice. `derived`: the numbers stand for the Resolute user alone, and no account
+    """The user of a task where the agent may choose it. `derived`: the numbers belong to the Resolute user alone, and no account
     of the machine may have them; else an administrator has named the account."""
 
     uid: int
@@ -77,10 +77,10 @@ class TaskUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOptions:
-    """What only a runtime with container images can honour; others say in the task's output what they leave out.
+    """Settings for a runtime with container images; other runtimes list the ignored ones in the task's output.
 
     `network_mode` is `bridge`, `host`, `none` or the name of a network of the machine's engine. `ports` are published.
-    `registry_auth` holds credentials in the words of the configuration. `user` is `uid:gid`; empty is the image's own.
+    `registry_auth` holds credentials as in the configuration. `user` is `uid:gid`; empty is the image's own.
     `configured_paths` are host paths that the operator of the master gives to tasks, also where they lie in its state.
     """
 
@@ -98,7 +98,7 @@ class ContainerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """Everything an agent needs to run one container, complete: the agent adds only what its machine knows.
+    """Everything an agent needs to run one container, complete: the agent adds only facts of its machine.
 
     `environment` holds the master's variables of the task environment; the agent adds its own (`DET_MASTER*`,
     `DET_AGENT_ID`, `DET_CLUSTER_ID`, `DET_CONTAINER_ID`, `DET_SLOT_IDS`, run directory). `command` is run by the
@@ -198,7 +198,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBatch:
-    """Lines to store; the agent keeps them until `LogsStored` with the same number comes back."""
+    """Lines to store; the agent keeps them until `LogsStored` with the same number arrives."""
 
     batch: int
     lines: tuple[LogLine, ...]
@@ -218,7 +218,7 @@ class CredentialKept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """The machine will go away. Repeated on each connection until the machine is gone."""
+    """The machine will be taken away. Repeated on each connection until it ends."""
 
     kind: NoticeKind
     deadline: datetime | None

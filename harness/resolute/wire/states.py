@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ExperimentState(StrEnum):
-    """Where an experiment or a trial stands. Trials never enter the deletion states."""
+    """The state of an experiment or a trial. Trials never enter the deletion states."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
@@ -91,7 +91,7 @@ class FailureKind(StrEnum):
     TASK_ERROR = "TASK_ERROR"
     """Ended without an exit code. Counts."""
     LAUNCH_REFUSED = "LAUNCH_REFUSED"
-    """The agent cannot run such a task and says why, or the pool has given up launching machines for it. Final. Counts."""
+    """The agent refuses to run such a task, with the reason, or the pool has given up launching machines for it. Final. Counts."""
     AGENT_FAILED = "AGENT_FAILED"
     """The agent or its machine went away. Does not count."""
     AGENT_ERROR = "AGENT_ERROR"
@@ -142,7 +142,7 @@ class SlotKind(StrEnum):
 
 
 class NoticeKind(StrEnum):
-    """Why a machine says that it will go away."""
+    """Why a machine will be taken away."""
 
     INTERRUPTION = "interruption"
     """The cloud takes the machine back at the deadline."""

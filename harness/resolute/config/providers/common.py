@@ -82,7 +82,7 @@ class ProviderBase(ConfigModel):
     keeps_null = frozenset({"consolidation"})
 
     master_url: Annotated[Text, AfterValidator(_master_url)] = ""
-    """How machines reach the master, at port 8080 unless another is written; empty takes the master's own address."""
+    """How machines reach the master, at port 8080 unless another is written; empty means the master's own address."""
     master_cert_name: Text = ""
     """Refused: use the certificate's name as the host of `master_url`."""
     min_instances: Count = 0
@@ -127,9 +127,9 @@ class TypePrices(ConfigModel):
     """Prices of your own of one instance type, for instance as they were negotiated."""
 
     on_demand: NotNegative | None = None
-    """An hour on demand; null leaves it to the table."""
+    """An hour on demand; null means the table's."""
     spot: NotNegative | None = None
-    """An hour on the spot market; null leaves it to the cloud's price of the moment."""
+    """An hour on the spot market; null means the cloud's current price."""
 
 
 class CloudOffer(ConfigModel):
@@ -138,7 +138,7 @@ class CloudOffer(ConfigModel):
     instance_types: Annotated[tuple[NonEmptyText, ...], Field(min_length=1)]
     """Kinds of machines."""
     zones: Annotated[tuple[NonEmptyText, ...], Field(min_length=1)] | None = None
-    """Where; null takes all zones of the provider."""
+    """Where; null means all zones of the provider."""
     markets: Annotated[tuple[Literal["on_demand", "spot"], ...], Field(min_length=1)] = ("on_demand",)
     """How: `on_demand`, `spot`, or both."""
     max_price: Positive | None = None
@@ -148,9 +148,9 @@ class CloudOffer(ConfigModel):
     reservation: NonEmptyText | None = None
     """Reserved capacity to use, which is paid for already."""
     price: NotNegative | None = None
-    """Your own price of an hour on demand; null takes `prices`, then the table."""
+    """Your own price of an hour on demand; null means `prices`, then the table."""
     spot_price: NotNegative | None = None
-    """Your own price of an hour on the spot market; null takes `prices`, then the cloud's price of the moment."""
+    """Your own price of an hour on the spot market; null means `prices`, then the cloud's current price."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -215,7 +215,7 @@ class CloudProvider(ProviderBase):
 
 
 def set_beside_offers(provider: ConfigModel, names: Iterable[str]) -> Problems:
-    """Keys that describe the one machine type of a provider, set although there are offers, which say it each. Their
+    """Keys that describe the one machine type of a provider, set although there are offers, which define it each. Their
     defaults are accepted: a configuration that was completed and shown can be read again."""
     fields = type(provider).model_fields
     return [
@@ -242,7 +242,7 @@ ON_DEMAND_PRICE = "OnDemand"
 
 
 def price_text(value: object) -> object:
-    """A price as the original writes it: a text of digits, or a number; `OnDemand` is its word for no limit of one's own."""
+    """A price as the original writes it: a text of digits, or a number; `OnDemand` means no limit."""
     if value == ON_DEMAND_PRICE:
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):

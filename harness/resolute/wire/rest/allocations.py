@@ -1,4 +1,4 @@
-"""What a task and the master say to each other while it runs."""
+"""Calls between a running task and the master."""
 
 # Written by scripts/rest_shapes.py: change its table or the contract, not this file.
 

@@ -1,4 +1,4 @@
-"""Login, and who the caller is."""
+"""Login, and the identity of the caller."""
 
 # Written by scripts/rest_shapes.py: change its table or the contract, not this file.
 

@@ -30,8 +30,8 @@ class CheckpointTrainingMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A checkpoint; `resources` maps each file to its size in bytes, directories end in `/`. `removal` says why files of it were or
-    will be removed."""
+    """A checkpoint; `resources` maps each file to its size in bytes, directories end in `/`. `removal` is the reason why files of
+    it were or will be removed."""
 
     resources: Mapping[str, Int64]
     uuid: str
@@ -84,7 +84,7 @@ class OptionalResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPatch:
-    """What is left of a checkpoint; an empty map means that it is gone."""
+    """The remaining files of a checkpoint; an empty map means that it is deleted."""
 
     uuid: str
     resources: OptionalResources | None = None

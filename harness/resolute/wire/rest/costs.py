@@ -33,7 +33,7 @@ class GetCostQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """`key` is the id of what the row is of, and empty for time that was nobody's: boots, and machines without a task."""
+    """`key` is the id of the subject, and empty for time without one: boots, and machines without a task."""
 
     key: str
     name: str
@@ -52,8 +52,8 @@ class SpotSaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetCostResponse:
-    """Rows by key; they sum to `totals`, whatever they are grouped by. `price_sources` says where the pools' prices come from;
-    `spot` compares with on demand, and is null where no machine was on spot."""
+    """Rows by key; they sum to `totals`, whatever they are grouped by. `price_sources` are the sources of the pools' prices;
+    `spot` compares with on demand, and is null if no machine was on spot."""
 
     group_by: str
     until: datetime
@@ -66,7 +66,7 @@ class GetCostResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetExperimentCostResponse:
-    """What an experiment has cost, and its limit. `landing` says why it was stopped for the limit, if it was."""
+    """What an experiment has cost, and its limit. `landing` is the reason why the limit stopped it, if it did."""
 
     experiment_id: int
     totals: LedgerRow
@@ -92,7 +92,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """A budget and what was spent of it. While it is used up `landing` says so, and work continues at `resumes_at`."""
+    """A budget and its spending. While it is exhausted, `landing` is the reason, and work resumes at `resumes_at`."""
 
     owner: str
     """pool or workspace."""

@@ -53,7 +53,7 @@ class WireTrialState(StrEnum):
 
 
 class WireCheckpointState(StrEnum):
-    """Where a checkpoint stands."""
+    """The state of a checkpoint."""
 
     UNSPECIFIED = "STATE_UNSPECIFIED"
     ACTIVE = "STATE_ACTIVE"
@@ -88,7 +88,7 @@ class WireTaskState(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job stands in its queue."""
+    """The state of a job in its queue."""
 
     UNSPECIFIED = "STATE_UNSPECIFIED"
     QUEUED = "STATE_QUEUED"
@@ -321,7 +321,7 @@ class ExperimentSortBy(StrEnum):
 
 
 class ActivityType(StrEnum):
-    """What a person did."""
+    """An action of a user."""
 
     UNSPECIFIED = "ACTIVITY_TYPE_UNSPECIFIED"
     GET = "ACTIVITY_TYPE_GET"

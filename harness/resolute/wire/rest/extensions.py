@@ -63,7 +63,7 @@ class PostStepMarksRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialAllocation:
-    """One attempt at a trial, as its history tells it.
+    """One attempt at a trial, from its history.
 
     `steps_at_start` is the step that it resumed from, `steps_at_end` the last step it is known to have done and
     `steps_kept` the last one whose result was kept; None is unknown.
@@ -155,8 +155,8 @@ class GetLedgerResponse:
 class Instance:
     """One machine of an elastic pool, from the intent to launch it to its end.
 
-    `token` is the client token of the launch and known before the cloud gave an `id`. `state` is what the provisioner
-    believes, `observed` what the cloud said last.
+    `token` is the client token of the launch and known before the cloud gave an `id`. `state` is the provisioner's, `observed`
+    the cloud's latest one.
     """
 
     id: str

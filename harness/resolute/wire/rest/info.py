@@ -1,4 +1,4 @@
-"""Who answers at an address: what every command asks first, and nothing else."""
+"""The identity of the master at an address, which every command requests first."""
 
 # Written by scripts/rest_shapes.py: change its table or the contract, not this file.
 

@@ -14,8 +14,8 @@ from resolute.wire.rest.paging import Pagination
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job with everything about it. `reason`: why nothing of it runs, as `ExplainJobResponse.reason` says; None when it runs, or
-    nobody asked (`GetJobsQuery.reasons`). An extension of the contract."""
+    """A job with everything about it. `reason`: why none of it runs, as in `ExplainJobResponse.reason`; None when it runs, or
+    when the query did not request it (`GetJobsQuery.reasons`). An extension of the contract."""
 
     allocated_slots: int
     entity_id: str
@@ -38,7 +38,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitedJob:
-    """A job as those see it who may not look inside."""
+    """A job for callers without access to its details."""
 
     allocated_slots: int
     is_preemptible: bool
@@ -130,8 +130,7 @@ class GetJobQueueStatsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetJobsQuery:
-    """Query of the queue; `limit` 0 means 100. `reasons`: say of the jobs of the page why nothing of them runs, which decides
-    anew."""
+    """Query of the queue; `limit` 0 means 100. `reasons`: include why none of a job runs, which requires a new decision."""
 
     limit: int = 0
     offset: int = 0

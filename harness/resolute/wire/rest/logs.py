@@ -13,7 +13,7 @@ from resolute.wire.rest.enums import LogLevel, OrderBy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialLogsResponse:
-    """One line of a trial. `message` is the whole line as a person reads it, its line end included."""
+    """One line of a trial. `message` is the whole line for display, its line end included."""
 
     id: str
     level: LogLevel
@@ -30,7 +30,7 @@ class TrialLogsResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLogsResponse:
-    """One line of a task. `message` is the whole line as a person reads it, its line end included."""
+    """One line of a task. `message` is the whole line for display, its line end included."""
 
     id: str
     level: LogLevel

@@ -58,7 +58,7 @@ class LogFieldsQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialLogsFieldsResponse:
-    """Values that lines have and that were not told before."""
+    """Values of the lines that were not sent before."""
 
     agent_ids: tuple[str, ...] = ()
     container_ids: tuple[str, ...] = ()

@@ -31,9 +31,9 @@ class PoolOffer:
     """Offers with the same one use up the same quota of the account."""
     price: float | None = None
     price_source: str = ""
-    """Whose word the price is."""
+    """The source of the price."""
     price_as_of: datetime | None = None
-    """Since when it holds; None where nobody knows."""
+    """Since when it holds; None if unknown."""
     max_price: float | None = None
     expected_price: float | None = None
     """The price, raised by what interruptions, refusals and slow starts are expected to cost."""
@@ -48,7 +48,7 @@ class PoolOffer:
     last_refusal: str = ""
     last_refusal_at: datetime | None = None
     last_message: str = ""
-    """What the cloud said with it."""
+    """The cloud's message."""
     join_time_s: float | None = None
     """From the request to the agent, on average; None before the first."""
     boot_failures: int = 0
@@ -89,4 +89,4 @@ class GetPoolOffersResponse:
     left_to_master: tuple[str, ...] = ()
     """Of a file: keys that are not given because a master in the same cloud knows them of its own machine."""
     asks_prices_of: str = ""
-    """Of a file: the cloud that a master asks for the prices of the spot market; empty where none tells them."""
+    """Of a file: the cloud that a master queries for spot prices; empty if none publishes them."""

@@ -172,7 +172,7 @@ class UnbindRPFromWorkspaceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverwriteRPWorkspaceBindingsRequest:
-    """All workspaces that the pool is for; none makes it everybody's."""
+    """All workspaces of the pool; with none, every workspace may use it."""
 
     resource_pool_name: str
     workspace_ids: tuple[int, ...] = ()
@@ -189,7 +189,7 @@ class ListWorkspacesBoundToRPQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListWorkspacesBoundToRPResponse:
-    """The workspaces that a pool is for; none when it is everybody's."""
+    """The workspaces of a pool; none if every workspace may use it."""
 
     pagination: Pagination | None = None
     workspace_ids: tuple[int, ...] = ()

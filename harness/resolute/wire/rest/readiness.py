@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHealth:
-    """Whether one part of the master works; `message` says what is wrong, or what it is at."""
+    """Whether one part of the master works; `message` is the error, or the current stage."""
 
     ok: bool
     message: str = ""

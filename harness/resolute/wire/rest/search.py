@@ -17,7 +17,7 @@ class PreviewHPSearchRequest:
 
     config: Mapping[str, Any] = field(default_factory=dict)
     forecast: bool = False
-    """Say also what it would take and cost; beyond the contract."""
+    """Also return the expected duration and cost; beyond the contract."""
     seconds_per_unit: float | None = None
     """How long one unit of a trial's length takes; None: as in earlier runs of the same experiment."""
     seed: int = 0
@@ -25,7 +25,7 @@ class PreviewHPSearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchUnit:
-    """How far a trial goes: `value` units, or as far as its training code wants (`max_length`)."""
+    """How far a trial goes: `value` units, or as far as its training code decides (`max_length`)."""
 
     max_length: bool
     name: str | None = None

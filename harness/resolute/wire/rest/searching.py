@@ -1,4 +1,4 @@
-"""Lengths that a search hands out to its trials, and what it says about them.
+"""Lengths that a search gives to its trials, and the state of its trials.
 
     GET  /api/v1/trials/{trialId}/searcher/operation             GetCurrentOperationResponse
     POST /api/v1/trials/{trialId}/searcher/completed_operation   CompleteOperationRequest
@@ -86,7 +86,7 @@ class GetSearchResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchForecast:
-    """What a search would take and cost on its pool. What is missing is not known: `unknown` says why."""
+    """The expected duration and cost of a search on its pool. Missing values are unknown: `unknown` is the reason."""
 
     pool: str
     seconds_per_unit: float | None = None

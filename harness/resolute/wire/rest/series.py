@@ -40,7 +40,7 @@ class GetExperimentValidationHistoryResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPoint:
-    """What was reported after so many batches, of the names that were asked for."""
+    """The reports after a number of batches, for the requested names."""
 
     batches: int
     time: datetime
@@ -128,7 +128,7 @@ class MetricIdentifier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpMetricNamesResponse:
-    """Names that were not told before."""
+    """Names that were not sent before."""
 
     metric_names: tuple[MetricIdentifier, ...] = ()
     searcher_metrics: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class ExpMetricNamesQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricBatchesResponse:
-    """Batches with reports of the metric that were not told before."""
+    """Batches with reports of the metric that were not sent before."""
 
     batches: tuple[int, ...] = ()
 
@@ -173,7 +173,7 @@ class TrialsSnapshotResponseTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsSnapshotResponse:
-    """The trials that have a value, as far as it was not told before."""
+    """The trials that have a value, if it was not sent before."""
 
     trials: tuple[TrialsSnapshotResponseTrial, ...]
 
@@ -192,7 +192,7 @@ class TrialsSnapshotQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialsSampleResponseTrial:
-    """The points of a trial that were not told before."""
+    """The points of a trial that were not sent before."""
 
     data: tuple[DataPoint, ...]
     hparams: Mapping[str, Any]

@@ -54,7 +54,7 @@ class PutTrialResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTrialRequest:
-    """A process begins to report; `resume` False wants that none has before."""
+    """A process starts to report; `resume` False requires that none has before."""
 
     resume: bool | None = None
     trial_id: int = 0
@@ -62,7 +62,7 @@ class StartTrialRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTrialResponse:
-    """Where to continue."""
+    """The checkpoint to resume from."""
 
     steps_completed: int
     trial_run_id: int

@@ -1,4 +1,4 @@
-"""What a web interface keeps for a person, and what the person looked at."""
+"""Settings and activity of a user of a web interface."""
 
 # Written by scripts/rest_shapes.py: change its table or the contract, not this file.
 

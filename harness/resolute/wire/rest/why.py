@@ -52,7 +52,7 @@ class JobWhatIf:
     """One change with which the job would start: at once, or when `after` has saved and ended.
 
     `change` is one of priority, ahead_of, weight, pool, slots, single_node, max_slots, agent, agent_slots, agents, blocked_agents,
-    more_agents or a later addition; `value` is what it would be, `now` what it is. `text` says it in words.
+    more_agents or a later addition; `value` is the new value, `now` the current one. `text` is a sentence about it.
     """
 
     change: str
@@ -66,9 +66,9 @@ class JobWhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStart:
-    """When what waits of a job will start: `expected_at` is as likely too early as too late, `earliest` to `latest` holds it with
-    90 %; without `latest` it may take longer than is foreseen, and without `expected_at` nothing can be said. `basis` says what
-    it rests on, or why nothing can be said. Work that is submitted later is not foreseen."""
+    """The expected start of a waiting job: `expected_at` is as likely too early as too late, `earliest` to `latest` holds it with
+    90 %; without `latest` it may take longer than the simulation, and without `expected_at` there is no estimate. `basis` is the
+    basis of the estimate, or why there is none. Work that is submitted later is not included."""
 
     expected_at: datetime | None = None
     earliest: datetime | None = None
@@ -115,8 +115,8 @@ class NamedWork:
 class ExplainJobResponse:
     """Why a job is where it is: one sentence, then the details behind it.
 
-    It explains what was decided of the state after the engine's cycle `cycle`, and was computed for the time `at`. The rest is
-    empty unless something of the job waits: it is about the allocation `allocation_id`, the job's first. `first_ahead` are the
+    It explains the decision on the state after the engine's cycle `cycle`, and was computed for the time `at`. The rest is empty
+    unless an allocation of the job waits: it is about the allocation `allocation_id`, the job's first. `first_ahead` are the
     first of the `jobs_ahead` jobs that come before it. `blockers` None: nothing that could go is in its way, or it was not found.
     `what_if` are the changes that would start it. `gave_up` says what was not found out within `passes` passes of the scheduler.
     `named` are the experiments of the jobs and allocations whose ids occur in the rest.

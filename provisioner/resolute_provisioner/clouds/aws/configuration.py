@@ -100,7 +100,7 @@ class AwsProvider(CloudProvider):
     type: Literal["aws"] = "aws"
     """Tag of the provider."""
     region: Annotated[Text, AfterValidator(_region)] | None = None
-    """Region; null takes the master's own, or AWS_DEFAULT_REGION."""
+    """Region; null means the master's own, or AWS_DEFAULT_REGION."""
     image_id: Annotated[Text | None, AfterValidator(_image)] = None
     """Machine image; mandatory, because no image is released."""
     instance_type: NonEmptyText = "g4dn.metal"
@@ -118,9 +118,9 @@ class AwsProvider(CloudProvider):
     network_interface: AwsNetworkInterface = AwsNetworkInterface()
     """Network."""
     tag_key: NonEmptyText = "managed_by"
-    """Key of a tag for the owner of the machines; the master finds machines by a tag of its own."""
+    """Key of a tag for the owner of the machines; the master finds machines by another tag."""
     tag_value: Text | None = None
-    """Its value; null takes the master's own instance id."""
+    """Its value; null means the master's own instance id."""
     instance_name: NonEmptyText = "determined-ai-agent"
     """Name tag."""
     custom_tags: tuple[AwsTag, ...] = ()

@@ -49,7 +49,7 @@ class AwsSettings:
     subnets: Mapping[str, str] = field(default_factory=dict)
     """By zone."""
     subnet_id: str = ""
-    """For zones without one of their own; empty takes the VPC's default."""
+    """For zones without one of their own; empty means the VPC's default."""
     security_group_ids: tuple[str, ...] = ()
     public_ip: bool = True
     root_volume_gb: int = 200

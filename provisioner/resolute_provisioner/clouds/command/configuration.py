@@ -40,7 +40,7 @@ class CommandMachines(ConfigModel):
     slots: Count
     """Slots of each."""
     slot_type: Literal["auto", "cuda", "rocm", "cpu"] = "auto"
-    """What gives them their slots; `auto` leaves it to the agent."""
+    """What gives them their slots; with `auto` the agent decides."""
 
 
 class CommandProvider(CloudProvider):

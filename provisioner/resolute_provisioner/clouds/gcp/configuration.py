@@ -155,7 +155,7 @@ class GcpOffer(CloudOffer):
     instance_types: Annotated[tuple[MachineType, ...], Field(min_length=1)]
     """Machine types."""
     zones: Annotated[tuple[Zone, ...], Field(min_length=1)] | None = None
-    """Where; null takes all zones of the provider."""
+    """Where; null means all zones of the provider."""
     gpu_type: Text = ""
     """Kind of GPU to attach to n1 machines; other types have what is built into them."""
     gpu_num: Count = 0
@@ -183,9 +183,9 @@ class GcpProvider(CloudProvider):
     base_config: Annotated[FreeMap | None, SecretMark.FREE] = None
     """Raw properties of the machine, under the keys below."""
     project: Text | None = None
-    """Project; null takes the master's own."""
+    """Project; null means the master's own."""
     zone: Annotated[Text, AfterValidator(_zone)] | None = None
-    """Zone; null takes the master's own."""
+    """Zone; null means the master's own."""
     zones: Annotated[tuple[Zone, ...], Field(min_length=1)] | None = None
     """Several zones, instead of zone."""
     boot_disk_size: Annotated[Count, Field(ge=MIN_DISK_GB)] = 200
@@ -193,15 +193,15 @@ class GcpProvider(CloudProvider):
     boot_disk_source_image: Text | None = None
     """Machine image; mandatory, because no image is released."""
     boot_disk_type: Text | None = None
-    """Kind of disk; null takes pd-standard."""
+    """Kind of disk; null means pd-standard."""
     labels: dict[str, Text] = Field(default_factory=dict)
     """More labels."""
     label_key: NonEmptyText = "managed-by"
     """Key of the label by which machines are found again."""
     label_value: Text | None = None
-    """Its value; null takes the master's own name."""
+    """Its value; null means the master's own name."""
     name_prefix: Text | None = None
-    """Start of the machines' names; null takes the master's own name."""
+    """Start of the machines' names; null means the master's own name."""
     network_interface: GcpNetworkInterface = GcpNetworkInterface()
     """Network."""
     network_tags: tuple[Text, ...] = ()
