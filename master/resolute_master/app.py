@@ -79,7 +79,7 @@ from resolute_web.interface import Interface
 log = logging.getLogger(__name__)
 
 STOP_GRACE_S = 5.0
-"""Open requests may take so long when the master is asked to stop."""
+"""Time for open requests when the master stops."""
 
 
 WAITING_CONNECTIONS = 4096
@@ -90,10 +90,10 @@ OpenStore = Callable[[MasterConfig], Awaitable[Store]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterSettings:
-    """What a master process is given from outside.
+    """The external dependencies of a master process.
 
-    `open_store`, `open_cloud`, `open_prices`, `open_types` and `advisor` are its edges; who composes a master of another
-    kind (with a store that fails, say) gives its own.
+    `open_store`, `open_cloud`, `open_prices`, `open_types` and `advisor` are its edges; a master of another kind (for example with a
+    failing store) uses others.
     """
 
     config: MasterConfig
@@ -165,7 +165,7 @@ def _port_in_use(config: MasterConfig, error: OSError) -> InvalidInput:
 
 
 def tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
-    """Say in the log what callers need, or what others can read."""
+    """Log what callers need, or what other users can read."""
     if tls is not None:
         tls.describe()
     elif not config.is_loopback:
@@ -177,7 +177,7 @@ def tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
 
 
 def mend_rights(config: MasterConfig, config_file: str) -> None:
-    """Of everything that is the master's alone; tells of what was open to others."""
+    """Of all private files of the master; logs those that were open to others."""
     state, path, security = Path(config.cluster_state_dir), config.sqlite_path, config.security
     named = [Path(each) for each in (config_file, security.seal.key_file, security.tls.key) if each]
     directories = [state, state / "pools"]
@@ -278,8 +278,8 @@ async def _listen(
     listener: socket.socket,
     tls: Tls | None,
 ) -> asyncio.Task[None]:
-    """Serve on the socket until `stack` closes: then probes say so, links of agents are closed, and open requests are finished.
-    Answers the task that must not end before. Raises `InvalidInput` when another program listens on the port by now."""
+    """Serve on the socket until `stack` closes: then probes report it, links of agents are closed, and open requests are
+    finished. Returns the task that must not end before. Raises `InvalidInput` when another program now listens on the port."""
     pages = Interface(serving.context)
     stack.callback(pages.close)
     app = _application(settings, observation, serving, hub, shelf, pages)
@@ -538,7 +538,7 @@ def _context(
 
 
 def _own_files(settings: MasterSettings) -> tuple[str, ...]:
-    """What the master was started with, which is no storage of anybody."""
+    """The master's own files, which are never a storage."""
     return (settings.config_file,) if settings.config_file else ()
 
 

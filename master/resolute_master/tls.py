@@ -21,7 +21,7 @@ from resolute_master.trust import Trust
 log = logging.getLogger(__name__)
 
 LOOK_S = 60.0
-"""Interval between checks of the certificate's files: a renewal (by certbot, say) needs no restart of the master."""
+"""Interval between checks of the certificate's files: a renewal (for example by certbot) needs no restart of the master."""
 
 ENDS_SOON_S = 14 * 24 * 3600.0
 """A certificate from a file that ends so soon is spoken of in the log."""
@@ -68,7 +68,7 @@ class Tls:
         self.trust = self._trusted()
 
     def describe(self) -> None:
-        """Say in the log what callers need."""
+        """Log what callers need."""
         log.info("the server's certificate has the sha256 fingerprint %s", fingerprint(self._chain.read_bytes()))
         if self.trust.file:
             shown = fingerprint(self.trust.pem.encode())
@@ -102,7 +102,7 @@ class Tls:
         return Path(self._tls.key) if self._authority is None else None
 
     def _moments(self) -> tuple[float, ...]:
-        """When each file was changed; what cannot be looked at has its say in loading."""
+        """When each file was changed; loading reports inaccessible files."""
         files = [self._chain, *([Path(self._tls.key), Path(self._tls.ca)] if self._authority is None else [])]
         return tuple(os.stat(path).st_mtime_ns if path.is_file() else 0 for path in files)
 

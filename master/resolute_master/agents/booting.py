@@ -19,7 +19,7 @@ REPORT_BYTES = 16 * 1024
 """A report is a few lines; more of it is not read."""
 
 REPORT_S = 10.0
-"""A report that has not come to its end after so long is not waited for."""
+"""Maximum time to wait for the end of a report."""
 
 
 def add_boot_doors(app: web.Application, hub: AgentHub, shelf: WheelShelf) -> None:

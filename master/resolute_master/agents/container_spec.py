@@ -34,7 +34,7 @@ TaskToken = Callable[[AllocationId, UserId], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerDefaults:
-    """What the cluster or a pool gives to containers whose experiment does not, or cannot, say otherwise."""
+    """Defaults of the cluster or a pool for containers, where the experiment does not, or cannot, set them."""
 
     network_mode: str = "bridge"
     shm_bytes: int = 0
@@ -152,7 +152,7 @@ class SpecRenderer:
 
 def _shown_to_the_task(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Without the credentials of the registry: the agent pulls the image, and they may be the operator's
-    (`task_container_defaults.registry_auth`), whom the user of the task is not."""
+    (`task_container_defaults.registry_auth`), not those of the task's user."""
     environment = config.get("environment") or {}
     if not environment.get("registry_auth"):
         return config
@@ -205,7 +205,7 @@ def _network_variables(defaults: TaskContainerDefaults) -> dict[str, str]:
 
 
 def container_defaults(config: MasterConfig) -> dict[PoolName, ContainerDefaults]:
-    """What containers get in each pool where their experiment does not say otherwise."""
+    """Defaults of each pool for containers whose experiment does not set them."""
     return {
         PoolName(pool.pool_name): ContainerDefaults(
             network_mode=defaults.network_mode,

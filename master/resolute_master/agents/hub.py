@@ -126,7 +126,7 @@ class AgentHub:
         return False
 
     async def _leave(self, session: AgentSession, displaced: Sequence[AgentSession]) -> None:
-        """A session that was displaced by a newer link of its agent says nothing: the agent is connected."""
+        """The end of a session that a newer link of its agent has displaced is not reported: the agent is connected."""
         agent = session.agent_id
         if self._sessions.get(agent) is not session:
             return
@@ -163,9 +163,8 @@ class AgentHub:
         return () if older is None else (older,)
 
     def _check_secret(self, hello: Hello) -> None:
-        """Raises `PermissionDenied` for an agent that does not prove what it says it is.
-
-        A caller without a valid token or credential learns nothing of names and machines.
+        """Raises `PermissionDenied` for an agent that does not prove its identity. A caller without a valid token or credential
+        gets no information about names and machines.
         """
         if not hello.instance_id:
             self._check_own_agent(hello)
@@ -193,10 +192,9 @@ class AgentHub:
             raise cannot_prove_itself(hello.version, self._identity.version)
 
     def check_join_token(self, instance_id: str, token: str) -> None:
-        """Raises `PermissionDenied` for a token that is not this machine's, or not good any more.
-
-        It is good for a machine that has never said that it kept a secret of its own, while we want the machine: so what stays
-        readable in its user data is useless once its agent has joined.
+        """Raises `PermissionDenied` for a token of another machine, or one that is no longer valid. A token is valid while the
+        machine is needed and has not confirmed that it stored its own secret: so the copy in its user data is useless once its
+        agent has joined.
         """
         if not same(self.join_token(instance_id), token):
             raise wrong_token_of_machine(instance_id)

@@ -15,7 +15,7 @@ from resolute_master.store.base import Store
 log = logging.getLogger(__name__)
 
 Origin = tuple[str, str, str]
-"""Container, allocation and task that a line says it is of."""
+"""Container, allocation and task that a line names."""
 
 MOST_REMEMBERED = 10_000
 """Containers of one link that need not be looked up again."""

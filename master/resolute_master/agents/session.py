@@ -278,8 +278,8 @@ def _registration(hello: Hello) -> c.RegisterAgent:
 
 
 def _is_final(hello: Hello) -> bool:
-    """Not for an agent of an older version with work: it would end that work. It tells the reason in its log and asks again, so
-    its operator can install the new version, which takes the work over."""
+    """Not for an agent of an older version with work: it would end that work. The agent logs the reason and retries, so its
+    operator can install the new version, which adopts the work."""
     return bool(hello.instance_id or hello.credential or not hello.containers)
 
 

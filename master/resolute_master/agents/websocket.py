@@ -19,7 +19,7 @@ from resolute_master.agents.session import Closed, Transport
 LINK_PATH = "/agents/link"
 
 SEND_TIMEOUT_S = 30.0
-"""An agent that reads nothing for this long is treated as gone."""
+"""An agent that reads nothing for this long counts as disconnected."""
 
 
 class WebSocketTransport:

@@ -26,7 +26,7 @@ _FILE_NAME = DISTRIBUTION.replace("-", "_")
 """As the names of wheels have it."""
 
 _SAME_TIME = (1980, 1, 1, 0, 0, 0)
-"""The least that a zip file can say: equal files make equal wheels."""
+"""The earliest time of a zip file, so that equal files make equal wheels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Wheel:
 
     @property
     def reference(self) -> AgentWheel:
-        """How machines are told of it."""
+        """The wheel as machines get it."""
         return AgentWheel(name=self.name, sha256=hashlib.sha256(self.data).hexdigest())
 
 
@@ -66,7 +66,7 @@ def agent_wheel(version: str) -> Wheel:
 
 
 def packed(files: Mapping[str, bytes], about: str) -> bytes:
-    """A wheel of these files and their record, which stands in the directory `about`. Equal files make equal bytes."""
+    """A wheel of these files and their record, which is in the directory `about`. Equal files make equal bytes."""
     record = "".join(f"{name},{_digest(data)},{len(data)}\n" for name, data in sorted(files.items()))
     whole = {**files, f"{about}/RECORD": f"{record}{about}/RECORD,,\n".encode()}
     wheel = io.BytesIO()

@@ -107,7 +107,7 @@ ROUTES: tuple[Route, ...] = (
 """Nothing of the API is served that is not in it."""
 
 ALL_ROUTES: tuple[Route, ...] = (*ROUTES, *not_yet.ROUTES)
-"""The same, and the calls that say that they are not served yet."""
+"""The same, and the calls that are not served yet."""
 
 
 def build_api(context: ApiContext) -> web.Application:

@@ -1,4 +1,4 @@
-"""Barriers of gangs, in memory: a master that restarts breaks the connections, and the members come again."""
+"""Barriers of gangs, in memory: a restart of the master breaks the connections, and the members reconnect."""
 
 from __future__ import annotations
 

@@ -61,11 +61,11 @@ class ApiContext:
     swept: asyncio.Event = field(default_factory=_set_event)
     """Set when the archives of uploads that a dead master left have been removed: until then none may be added."""
     recent_code: RecentCode = field(default_factory=RecentCode)
-    """Told of what is uploaded."""
+    """Called with the progress of uploads."""
     barriers: Barriers = field(default_factory=Barriers)
     admission: Admission = field(default_factory=Admission)
     addresses: Addresses = field(default_factory=Addresses)
-    """Knows the proxies whose word about their callers is taken."""
+    """Knows the trusted proxies."""
     logins: LoginAttempts = field(default_factory=LoginAttempts)
     starts: Starts = field(default_factory=Starts)
     """Foresees when what waits will start."""
@@ -73,12 +73,12 @@ class ApiContext:
     """Says what other settings of a pool would save."""
     queue_orders: QueueOrders = field(default_factory=QueueOrders)
     price_watches: Sequence[PriceWatch] = ()
-    """Of the pools whose cloud tells prices of the moment."""
+    """Of the pools whose cloud publishes current prices."""
     max_request_bytes: int = MAX_UPLOAD_BYTES
     follow_grace_s: float = 1.0
     """How long a followed log stays open after its task has ended, for lines that are still on their way."""
     rendezvous_warning_s: float = 600.0
-    """After so long without all its members a rendezvous is mentioned in the task's log."""
+    """After this time, an incomplete rendezvous is reported in the task's log."""
 
     @property
     def cluster_name(self) -> str:

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 CONTRACT_VERSION = "0.38.1"
-"""What clients of the contract compare their own version with. With ours instead, they would advise on every command to
-upgrade a master that understands all they say; and they hold the agents' versions against the master's."""
+"""The version with which clients of the contract compare their own. With our version, they would advise to upgrade the master on
+every command; they also compare the agents' versions with the master's."""

@@ -1,4 +1,4 @@
-"""The description of the REST API for programs and for people: OpenAPI 3.1, made from the routes and from the types of the wire.
+"""The description of the REST API: OpenAPI 3.1, generated from the routes and from the types of the wire.
 
     python -m resolute_master.api.openapi master/resolute_web/assets/openapi.json
 
@@ -251,7 +251,7 @@ def _message(hint: Any) -> type | None:
 
 
 class _Seen:
-    """What a function and those of its module that it calls say of messages."""
+    """The messages that a function and the functions of its module that it calls use."""
 
     def __init__(self) -> None:
         self.asked: dict[str, list[type]] = {"query": [], "body": []}

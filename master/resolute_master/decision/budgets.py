@@ -79,7 +79,7 @@ class _Balance:
 def payable(
     scaling: PoolScaling, spends: PoolBudget | None, beliefs: Mapping[str, OfferBelief], now: datetime
 ) -> PoolScaling:
-    """The elastic part of a pool with what its budget leaves room for now."""
+    """The elastic part of a pool, limited by its budget."""
     if spends is None:
         return scaling
     balance = _Balance(scaling, spends, beliefs, now)

@@ -29,7 +29,7 @@ from resolute_master.scheduler.snapshot_file import read_snapshot
 from resolute_master.scheduler.supply import Supply
 
 REASONS_TOLD = 200
-"""Of those that continue waiting, the first so many are told why."""
+"""Number of waiting allocations with a reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Decided:
 
 
 def parsed(text: str) -> object:
-    """The data of a file. Raises ValueError where the text is not JSON, `InvalidInput` where a key stands twice."""
+    """The data of a file. Raises ValueError where the text is not JSON, `InvalidInput` for a duplicate key."""
     return snapshot_edit.parsed(text)
 
 
@@ -119,7 +119,7 @@ def _preemptions(snapshot: PoolSnapshot, plan: Plan) -> Iterator[dict[str, Any]]
 
 
 def _machines(snapshot: PoolSnapshot, plan: Plan, reasons: Reasons) -> Iterator[str]:
-    """The provisioner is told of all that waits, and finds by itself what no machine could hold."""
+    """The provisioner gets all pending gangs, and determines those that no machine can hold."""
     fits: dict[tuple[int, bool], bool] = {}
     for gang in plan.demand.gangs:
         allocation = snapshot.allocations[AllocationId(gang.token)]

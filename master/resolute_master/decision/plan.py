@@ -54,7 +54,7 @@ class PoolPlan:
     snapshot: PoolSnapshot
     """What the scheduler saw: the view's, with what may come."""
     outcome: Outcome
-    """The scheduler's plan, without the starts that nobody can pay for, and what it found about each allocation."""
+    """The scheduler's plan, without the starts that no account can pay, and its findings about each allocation."""
     unaffordable: tuple[Unaffordable, ...] = ()
     machines: MachinePlan = field(default_factory=MachinePlan)
 
@@ -88,9 +88,9 @@ class PoolPlan:
 
     @property
     def unfinished(self) -> bool:
-        """Another decision follows at once: this one has changed what it was made from. Slots are kept in number, so that once more
-        allocations are leaving, others than the free slots may do; a machine that ends makes room for another; and of a cut
-        plan, or one with give-ups, the demand for machines is not complete."""
+        """Another decision follows at once: this one has changed its inputs. Slots are kept in number, so that with more vacating
+        allocations other slots may suffice; a machine that ends allows another; and of a cut plan, or one with give-ups, the
+        demand for machines is not complete."""
         return bool(self.schedule.cut or self.preempt or self.unaffordable or self.give_ups or self.endings)
 
     @property

@@ -22,8 +22,8 @@ MachinePlanner = Callable[[PoolView, PoolScaling, Demand], MachinePlan]
 def plan_machines(
     view: PoolView, scaling: PoolScaling, demand: Demand, *, planner: Planner = plan_scale
 ) -> MachinePlan:
-    """Which machines are launched and which end, after the allocations of `view` have been placed. `scaling` has what the budget of
-    the pool leaves room for, `demand` what waits for machines."""
+    """Which machines are launched and which end, after the allocations of `view` have been placed. `scaling` is limited by the
+    budget of the pool, `demand` is the work that waits for machines."""
     held, machines = bool(view.snapshot.held), view.machines or ()
     scaling = budgets.buying_nothing(scaling) if held else scaling
     demand, give_ups = giving_up.fail_waiting(view, scaling, demand)
@@ -41,7 +41,7 @@ def plan_machines(
 def plan_pool(view: PoolView, *, machine_planner: MachinePlanner = plan_machines) -> PoolPlan:
     """Which allocations start, are preempted or fail, and which machines are launched or end. Equal views give equal plans.
 
-    The scheduler decides with what the budget of the pool leaves room for. A start that its payers cannot pay is left out. The
+    The scheduler decides within the budget of the pool. A start that its accounts cannot pay is omitted. The
     machines are planned for what still waits then, as if the starts and preemptions had been carried out; after a cut plan they
     are not planned, since not all that waits has been looked at.
     """

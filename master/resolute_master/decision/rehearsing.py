@@ -13,8 +13,8 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
 def deciding(views: Iterable[PoolView]) -> Decides:
-    """A decision about a changed snapshot of any of these pools: with the budgets of its pool, with the machines that the snapshot
-    says may come, and about all that waits."""
+    """A decision about a changed snapshot of any of these pools: with the budgets of its pool, with the machines of the
+    snapshot's supply, and about all pending work."""
     known = {view.policy.name: view for view in views}
 
     def decide(snapshot: PoolSnapshot) -> Outcome:

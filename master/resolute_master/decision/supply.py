@@ -16,8 +16,8 @@ from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, outlooks
 def of(
     scaling: PoolScaling, instances: Sequence[InstanceView], beliefs: Mapping[str, OfferBelief], now: datetime
 ) -> Supply:
-    """Machines on their way and offers that may be asked for now, of one elastic pool. `scaling` is `budgets.payable`: what the
-    pool's budget has no room for is no supply, and nobody waits for it."""
+    """Starting machines and available offers of one elastic pool. `scaling` is `budgets.payable`: machines beyond the pool's
+    budget are no supply, and no work waits for them."""
     wanted = [i for i in instances if i.intent is Intent.RUN and i.observed is not Observed.GONE]
     coming = tuple(
         ComingMachine(

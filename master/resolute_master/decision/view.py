@@ -40,7 +40,7 @@ class Progress:
     """See `deadline.Work`."""
 
     def begun(self, *, runs: bool, elapsed_s: float) -> float:
-        """The part that had been done before a run that has lasted so long."""
+        """The fraction that was done before the current run, by its duration."""
         if not runs:
             return self.saved
         return max(0.0, self.done - elapsed_s / self.total_s) if self.total_s else 0.0

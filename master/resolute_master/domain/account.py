@@ -22,7 +22,7 @@ LEAST_SAVE_S = 5.0
 """However quick the measured ones were: the request has to reach the task, and its end the master."""
 
 END_S = 10.0
-"""An experiment's work that has not saved and ended so long before its limit is killed: a kill takes as long at the most."""
+"""An experiment's work that has not saved and ended this long before its limit is killed, since a kill takes at most this long."""
 
 RISE = 2.0
 """Factor by which a market price may rise while work saves and ends without exceeding a limit: this reserve is held back. No cloud
@@ -105,8 +105,8 @@ class Account:
     """`rate_per_hour` is the spending since `at`, `moving_rate_per_hour` its part at market prices; the sums are until `at`: in
     total, in its UTC day, and in its month.
 
-    `save_s` is how long saves and ends have taken lately, None before the first. `configured` is what the master's configuration
-    said when it was last read; what an operator has set since is in `limits`.
+    `save_s` is how long saves and ends have taken lately, None before the first. `configured` is the limit of the master's
+    configuration when it was last read; later changes by an operator are in `limits`.
     """
 
     id: str
@@ -164,8 +164,8 @@ class Account:
         )
 
     def corrected(self, more: Callable[[datetime | None], float], now: datetime) -> Account:
-        """What began, or ended, before we knew: `more` says how much more, or less, was spent since a moment, since ever where
-        that is None. Sums never fall below 0."""
+        """A correction for a start or an end that became known later: `more` was spent since a moment, or since ever where that
+        is None; it may be negative. Sums never fall below 0."""
         current = self.until(now)
         return replace(
             current,

@@ -31,7 +31,7 @@ class Slot(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MachineNotice(Struct, frozen=True, kw_only=True, gc=False):
-    """The machine said that it will go away."""
+    """The machine will be taken away."""
 
     kind: NoticeKind
     deadline: datetime | None

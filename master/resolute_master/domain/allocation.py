@@ -72,13 +72,13 @@ class AllocationExit(Struct, frozen=True, kw_only=True, gc=False):
     code: int | None = None
     finished: bool = False
     error: str = ""
-    """What the container that failed said last: a traceback, or its last lines."""
+    """The end of the failed container's output: a traceback, or its last lines."""
 
 
 class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     """What was asked for (`slots_needed`, ...), what was decided (`containers`), and what happened.
 
-    States only move forward. `history` keeps the last transitions for errors and people.
+    States only move forward. `history` keeps the last transitions for errors and users.
     """
 
     id: AllocationId
@@ -151,7 +151,7 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def movable(self) -> bool:
-        """It may be moved to save money: it may be asked to leave, and has committed a checkpoint in this run."""
+        """It may be moved to save money: it is preemptible, and has committed a checkpoint in this run."""
         return self.preemptible and self.saved_at is not None
 
     @property

@@ -171,7 +171,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Stored(Struct, frozen=True, kw_only=True, gc=False):
-    """What the engine wakes up with: everything that is not over, and where the journal stands."""
+    """The state that the engine loads at startup: all live entities, and the position of the journal."""
 
     sequence: int
     digest: str

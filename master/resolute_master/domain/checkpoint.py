@@ -21,7 +21,7 @@ class CheckpointPurpose(StrEnum):
 
 
 class CheckpointUse(Struct, frozen=True, kw_only=True, gc=False):
-    """A trial that said that it works with the checkpoint."""
+    """A trial that reported that it uses the checkpoint."""
 
     trial_id: TrialId
     purpose: CheckpointPurpose

@@ -172,7 +172,7 @@ class MoveExperiment(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetCheckpointPolicy(Struct, frozen=True, kw_only=True, gc=False):
-    """How many checkpoints to keep from now on; the others are removed at once. None: as many as the experiment says by then.
+    """How many checkpoints to keep from now on; the others are removed at once. None: the experiment's own counts at that time.
     Journals from before it was a part of `PatchExperiment` have it by itself.
 
     `metrics` holds the searcher's metric of every checkpoint that has one, and None for the others. A checkpoint that it does
@@ -272,7 +272,7 @@ class AcknowledgePreemption(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RequestPreemption(Struct, frozen=True, kw_only=True, gc=False):
-    """The task asks to be preempted, because something outside told it to stop."""
+    """The task requests its preemption, after a stop request from outside the master."""
 
     allocation: AllocationId
     reason: str
@@ -419,7 +419,7 @@ class UseCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordRemovedTensorboards(Struct, frozen=True, kw_only=True, gc=False):
-    """The TensorBoard files of the experiment are gone."""
+    """The TensorBoard files of the experiment have been removed."""
 
     removed_from: ExperimentId
 
@@ -430,8 +430,8 @@ class RecordRemovedTensorboards(Struct, frozen=True, kw_only=True, gc=False):
 class RegisterAgent(Struct, frozen=True, kw_only=True, gc=False):
     """A new link. Replies with the ids of the containers that are expected on the agent.
 
-    `key` is the digest of the credential that an agent outside of cloud pools has shown: the name is bound to it. `proven` says
-    that a machine of a cloud pool has shown the credential that it was given, so its join token is spent.
+    `key` is the digest of the credential that an agent outside of cloud pools has shown: the name is bound to it. `proven`: a
+    machine of a cloud pool has shown its credential, so its join token is used up.
     """
 
     agent: AgentId
@@ -501,7 +501,7 @@ class RecordRefusal(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordObservation(Struct, frozen=True, kw_only=True, gc=False):
-    """The cloud's word about a machine has changed. GONE is final."""
+    """The state that the cloud reports for a machine has changed. GONE is final."""
 
     instance: InstanceId
     provider_id: str
@@ -509,7 +509,7 @@ class RecordObservation(Struct, frozen=True, kw_only=True, gc=False):
     paid_from: datetime | None
     paid_until: datetime | None
     message: str = ""
-    """What the cloud says about it."""
+    """The cloud's message."""
     refusal: RefusalKind | None = None
     """It ended before it was of use, for the reason of a refusal."""
 

@@ -20,7 +20,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Exper
 
 
 class StartContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Tell the agent to start it. Obeyed when the agent reports any state of the container."""
+    """Order the agent to start it. Obeyed when the agent reports any state of the container."""
 
     container: ContainerId
     allocation: AllocationId
@@ -32,7 +32,7 @@ class StartContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class KillContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Tell the agent to end it now. Obeyed when the container is TERMINATED."""
+    """Order the agent to end it now. Obeyed when the container is TERMINATED."""
 
     container: ContainerId
     allocation: AllocationId
@@ -56,9 +56,8 @@ class RemoveCheckpoint(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class RemoveFiles(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Remove the files of a checkpoint that match one of `globs` and tell what is left; without globs only tell.
-
-    `order` tells orders about one checkpoint apart. Obeyed when what is left has been recorded under the key.
+    """Remove the files of a checkpoint that match one of `globs` and report the rest; without globs only report. `order`
+    distinguishes orders about one checkpoint. Obeyed when what is left has been recorded under the key.
     """
 
     uuid: str

@@ -17,7 +17,7 @@ from resolute_master.domain.ids import ExperimentId, JobId, TrialId, UserId
 from resolute_master.domain.json_text import canonical
 
 DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
-"""How long a task may take to save and end when nothing else is said."""
+"""Default time for a task to save and end."""
 
 
 class Settings(Struct, frozen=True, gc=False):

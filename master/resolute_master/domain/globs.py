@@ -1,6 +1,6 @@
 """Patterns of file names, as users write them for the files of a checkpoint.
 
-`*`, `?` and `[a-z]` stay within a component, `**` stands for any number of them. They are matched against names that were
+`*`, `?` and `[a-z]` stay within a component, `**` matches any number of them. They are matched against names that were
 listed, and never handed to the file system.
 """
 

@@ -49,12 +49,12 @@ class Instance:
     joined_at: datetime | None = None
     idle_since: datetime | None = None
     unreachable_since: datetime | None = None
-    """Since when its agent is out of contact, once the agent has been given up; it may still come back."""
+    """Since when its agent is out of contact, once the agent has been given up; it may still reconnect."""
     notice: MachineNotice | None = None
     launched_at: datetime | None = None
     """When the cloud confirmed it."""
     refused: str = ""
-    """What the cloud said when it did not give it; nothing was paid then."""
+    """The cloud's message for a refused machine, which cost nothing."""
     stop_reason: str = ""
     stopped_at: datetime | None = None
     found_again_at: datetime | None = None

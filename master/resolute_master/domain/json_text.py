@@ -58,7 +58,7 @@ def spell_not_finite(plain: Any) -> Any:
 
 
 def number_out(value: Any) -> Any:
-    """A float, so that 1 and 1.0 are written alike; a word for what JSON cannot spell."""
+    """A float, so that 1 and 1.0 are written alike; a word for values that JSON cannot represent."""
     number = float(value)
     if math.isfinite(number):
         return number

@@ -1,4 +1,4 @@
-"""What machines and their clouds tell beside the course of a launch, as commands."""
+"""Reports of machines and clouds outside of a launch, as commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ForgetAgent(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordBootFailure(Struct, frozen=True, kw_only=True, gc=False):
-    """A machine says that it cannot start its agent, and ends itself."""
+    """A machine reports that it cannot start its agent, and ends itself."""
 
     instance: InstanceId
     stage: str
@@ -41,7 +41,7 @@ class RecordStray(Struct, frozen=True, kw_only=True, gc=False):
     provider_id: str
     token: str
     instance_id: InstanceId | None = None
-    """As its tag says; None where it has no such tag, and then no row is taken up again for it."""
+    """From its tag; None without such a tag, and then no row is reopened for it."""
     observed: Observed = Observed.RUNNING
     paid_from: datetime | None = None
     """As the cloud lists it."""
@@ -56,8 +56,7 @@ class PriceWord(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordPrices(Struct, frozen=True, kw_only=True, gc=False):
-    """The cloud of a pool has told prices. Words that are known already, or of offers that the pool no longer has, change
-    nothing."""
+    """The cloud of a pool has reported prices. Known prices, and those of offers that the pool no longer has, change nothing."""
 
     pool: PoolName
     source: str

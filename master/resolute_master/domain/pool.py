@@ -33,9 +33,9 @@ class PoolPolicy:
     hierarchical_shares: bool = False
     """Fair share divides among workspaces, then their users, then their jobs; else among jobs."""
     usage_half_life_s: float | None = None
-    """With hierarchical shares: what was held so long ago still counts half; None counts only what is held now."""
+    """With hierarchical shares: the age at which past usage counts half; None counts present usage only."""
     min_runtime_s: float = 0.0
-    """Nothing is preempted for another before it has run so long."""
+    """Minimum run time before a preemption."""
     preemption_grace_s: float = 0.0
     """Time that an allocation waits before it preempts others."""
     default_priority: int = 42

@@ -81,7 +81,7 @@ class Search(Struct, frozen=True, kw_only=True, gc=False):
     progress: int = 0
     """Of the open trials together, in millionths of one."""
     results: int = 0
-    """How many results were told, to give each its order."""
+    """Number of results so far, which orders them."""
     over: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
     """What the search method keeps besides: JSON of a bounded size."""
@@ -117,7 +117,7 @@ class Boards:
         self._places: dict[Board, list[Place]] = {}
 
     def move(self, before: SearchTrial | None, after: SearchTrial | None) -> None:
-        """A row has changed, come or gone."""
+        """A row was changed, added or removed."""
         old = [] if before is None else places_of(before)
         new = [] if after is None else places_of(after)
         if old == new:
@@ -151,7 +151,7 @@ class ChangedBoards:
         """Places that are taken in addition."""
 
     def move(self, before: SearchTrial | None, after: SearchTrial | None) -> None:
-        """A row has changed, come or gone."""
+        """A row was changed, added or removed."""
         old = [] if before is None else places_of(before)
         new = [] if after is None else places_of(after)
         if old == new:

@@ -42,11 +42,11 @@ class Pace(Struct, frozen=True, kw_only=True, gc=False):
     interval_s: float = 0.0
     """Between the last two reports."""
     earlier_step_s: float | None = None
-    """Seconds a step in the run before, until this one has told of two step counts."""
+    """Seconds per step in the previous run, until this one has reported two step counts."""
 
     @property
     def step_s(self) -> float | None:
-        """Seconds a step; None until two reports have told."""
+        """Seconds per step; None until two reports have arrived."""
         steps = self.steps - self.first_steps
         return (self.at - self.first_at).total_seconds() / steps if steps > 0 else self.earlier_step_s
 
@@ -75,17 +75,17 @@ class Failure(Struct, frozen=True, kw_only=True, gc=False):
 
     reason: str
     error: str = ""
-    """The traceback, or what else it said last."""
+    """The traceback, or the end of its output."""
     code: int | None = None
     times: int = 1
-    """So many runs in a row have failed like this."""
+    """Number of consecutive runs that have failed like this."""
 
 
 class Trial(Struct, frozen=True, kw_only=True, gc=False):
     """`run_id` counts allocations: +1 with each new one; reports of older runs are refused.
 
-    `steps_completed` is the largest step count that the newest reporting run has told. `restarts` counts failures only.
-    `searcher_done` means that the search wants no more of it.
+    `steps_completed` is the largest step count of the newest reporting run. `restarts` counts failures only.
+    `searcher_done` means that the search needs no more of it.
     """
 
     id: TrialId
@@ -111,7 +111,7 @@ class Trial(Struct, frozen=True, kw_only=True, gc=False):
     latest_validation: Validation | None = None
     best_validation: Validation | None = None
     searched_steps: int = -1
-    """Step count of the last validation that the searcher was told; repeats below it are not news."""
+    """Step count of the last validation that the searcher got; lower ones are repetitions."""
     searcher_done: bool = False
     progress: float = 0.0
     runner_state: str = ""
@@ -126,7 +126,7 @@ class Trial(Struct, frozen=True, kw_only=True, gc=False):
     exit_message: str = ""
     failure: Failure | None = None
     log_retention_days: int | None = None
-    """How long its log is kept after its end; -1 is for ever, None is what the cluster says."""
+    """How long its log is kept after its end; -1 is for ever, None is the cluster's setting."""
     external_id: str | None = None
     """Its owner's own name for it; unmanaged trials only."""
     heard_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""People, and their logins."""
+"""Users, and their logins."""
 
 from __future__ import annotations
 

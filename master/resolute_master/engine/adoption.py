@@ -52,7 +52,7 @@ async def _of_trial(store: Store, state: ClusterState, id_: TrialId) -> set[Expe
 
 
 def _of_allocation(state: ClusterState, id_: AllocationId) -> set[ExperimentId]:
-    """An allocation that has ended says in its own name whose it was."""
+    """The name of an ended allocation contains its owner."""
     number = task_of(id_).partition(".")[0]
     return (
         {ExperimentId(int(number))}

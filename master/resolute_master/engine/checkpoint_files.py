@@ -30,7 +30,7 @@ from resolute_master.store.base import Store
 log = logging.getLogger(__name__)
 
 RETRY_S = 30.0
-"""A removal that failed is tried again after so long."""
+"""Time after which a failed removal is retried."""
 
 REMOVALS_AT_ONCE = 8
 """A removal waits for the store nearly all of its time. More threads than these take the interpreter from the event loop."""

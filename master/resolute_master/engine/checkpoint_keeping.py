@@ -22,7 +22,7 @@ from resolute_master.store.base import CheckpointQuery, Store, TrialQuery
 VALIDATION = "validation"
 
 REVIEW_S = 15.0
-"""Checkpoints that come within so long are looked at together."""
+"""Checkpoints within this time are checked together."""
 
 
 class CheckpointKeeping:

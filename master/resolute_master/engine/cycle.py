@@ -109,7 +109,7 @@ class Cycle:
         )
         self._snapshots = dict(memory.snapshots)
         self._shown: dict[tuple[str, EntityKey], Entity | None] = {}
-        """What the snapshots were told already in this cycle."""
+        """Changes of this cycle that the snapshots already contain."""
         self._accepted: list[Command] = []
         self._journaled: list[bytes] = []
         """The accepted commands as the journal has them."""

@@ -85,7 +85,7 @@ class CycleTimes(Struct, frozen=True, kw_only=True):
     commit_s: float
     """Waiting for the store; 0 when nothing was to be stored."""
     publish_s: float
-    """Taking the change over and telling others: as `decide_s`, in the event loop."""
+    """Applying the change and notifying subscribers: as `decide_s`, in the event loop."""
     passes_s: tuple[tuple[PoolName, float], ...] = ()
     """Of `decide_s`, the scheduler's and the planner's look at each pool that it concerned."""
     carried: tuple[Carried, ...] = ()

@@ -40,7 +40,7 @@ LARGE = 64 * 1024 * 128
 of it is done in a thread."""
 
 _OF_THE_WHOLE_TEXT = re.compile(r"\\[Az]|\(\?\w*-")
-"""Of a pattern that speaks of the beginning or end of the text, or switches flags off: it is looked for line by line."""
+"""For a pattern that refers to the start or end of the text, or turns flags off: it is matched line by line."""
 
 
 @dataclass(frozen=True, slots=True)

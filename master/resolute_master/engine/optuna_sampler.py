@@ -23,7 +23,7 @@ ABSENT: Any = object()
 
 
 class OptunaSampler:
-    """A study a search, in memory. After a restart of the master it is made anew from what the search has told."""
+    """A study a search, in memory. After a restart of the master it is rebuilt from the results of the search."""
 
     def __init__(self) -> None:
         self._studies: dict[ExperimentId, _Study] = {}
@@ -53,7 +53,7 @@ class _Study:
         self._conditions = conditions(wish.space)
         self._distributions = {_name(path): _distribution(optuna, spec) for path, spec in self._leaves.items()}
         self._known: dict[str, optuna.trial.Trial | None] = {}
-        """By request id; None has been told to the end."""
+        """By request id; None is complete."""
         self._asked: list[tuple[str, optuna.trial.Trial]] = []
         """Points that no trial is known to try yet, as text."""
         direction: Literal["minimize", "maximize"] = "minimize" if settings.smaller_is_better else "maximize"
@@ -209,7 +209,7 @@ def _suggested(trial: optuna.trial.Trial, name: str, spec: Mapping[str, Any]) ->
 
 
 def _parameter(spec: Mapping[str, Any], value: Any) -> Any:
-    """What stands for the value in its distribution."""
+    """The internal representation of the value in its distribution."""
     match spec["type"]:
         case "int":
             return int(value)

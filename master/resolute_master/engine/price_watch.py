@@ -27,7 +27,7 @@ JITTER = 0.2
 
 
 class PriceWatch:
-    """A failure changes nothing but `status`: the last price that was told stays in force, and its age is shown."""
+    """A failure changes nothing but `status`: the last known price stays in force, and its age is shown."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PriceWatch:
         self._rng = rng
         self.status = PriceWatchStatus(source=source.name, period_s=period_s)
         self._told: dict[str, PriceWord] = {}
-        """The newest word of each offer, which is not said twice."""
+        """The latest price of each offer, which is reported once."""
 
     async def run(self) -> None:
         while self._offers:

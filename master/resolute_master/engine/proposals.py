@@ -26,7 +26,7 @@ RETRY_S = 15.0
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """A point that was tried. `metric` None: it has told nothing yet, or has failed."""
+    """A point that was tried. `metric` None: it has no result yet, or has failed."""
 
     request_id: str
     point: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Sampler(Protocol):
     """Called in a thread, for one search at a time."""
 
     def propose(self, search: ExperimentId, seed: int, wish: Wish, told: Sequence[Told]) -> list[Mapping[str, Any]]:
-        """As many points as are wished for. `told` is everything so far, by number."""
+        """The requested number of points. `told` are all results so far, by number."""
         ...
 
     def forget(self, search: ExperimentId) -> None:

@@ -33,15 +33,14 @@ _RUN_AND_GROUP = attrgetter("trial_id", "run_id", "group")
 _STEPS = attrgetter("steps_completed")
 
 CLOSE_S = 5.0
-"""What was accepted has so long to be stored when the master stops."""
+"""Time to store accepted items when the master stops."""
 
 LOG_ROW_BYTES = 200
 """About what a log line takes besides its text."""
 
 
 TOLD_TOGETHER = 2
-"""Batches of reports of which the rules hear at once while they follow each other: a cycle and its commit cost as much as 200
-rows."""
+"""Consecutive batches of reports that are submitted to the rules at once: a cycle and its commit cost as much as 200 rows."""
 
 _NO_TIME = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
 """Of a line whose own time cannot be stored."""
@@ -66,7 +65,7 @@ class Reporting:
         )
         self._matching = LogMatching(engine)
         self._heeding: list[asyncio.Event] = []
-        """One for each batch of lines that is looked through or told of, in their order; set when that is over."""
+        """One for each batch of lines in progress, in their order; set when its matches are submitted."""
         self._marks: BatchedWriter[StepMark, None] = BatchedWriter(store.append_step_marks)
         self._log_watchers: dict[Any, set[Watch]] = {}
         engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
@@ -139,7 +138,7 @@ class Reporting:
     async def _tell_rules(self, reports: Sequence[MetricReport], outcomes: Sequence[MetricOutcome] | None) -> None:
         """The rules receive a report before its sender gets the answer, so a repeat recovers from any crash.
 
-        Of reports without a validation only the furthest of each run says anything that the others do not.
+        Of the reports without a validation, only the latest of each run is needed.
         """
         stored: Iterable[MetricReport] = reports
         if outcomes is not None and MetricOutcome.CONFLICT in outcomes:
@@ -176,7 +175,8 @@ class Reporting:
         self._wake(record.task_id for record in records)
 
     async def _store_lines(self, records: Sequence[LogRecord]) -> None:
-        """A line that cannot be stored is replaced by one that says so: an agent would send it, and all after it, for ever."""
+        """A line that cannot be stored is replaced by a message about it: an agent would otherwise send it, and all lines after
+        it, for ever."""
         try:
             await self._store.append_logs(records)
         except Unstorable as error:
@@ -198,7 +198,7 @@ class Reporting:
         """Matches of log policies are durable before the sender of the lines gets the answer.
 
         Of two batches the later may be matched first. Their matches are submitted in order, because the last
-        match is the one that labels the trial; a batch of which there is nothing to say waits for none.
+        match is the one that labels the trial; a batch without matches waits for none.
         """
         earlier, told = tuple(self._heeding), asyncio.Event()
         self._heeding.append(told)

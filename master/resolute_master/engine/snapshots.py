@@ -17,7 +17,7 @@ from resolute_master.store.base import Snapshot, Store
 log = logging.getLogger(__name__)
 
 SLICE_S = 0.002
-"""So long is written at a time before others have their turn."""
+"""Maximum time of one part of a write, before it yields."""
 
 
 class Snapshots:

@@ -18,7 +18,7 @@ from resolute_master.lifecycle import budget
 @dataclass(slots=True, kw_only=True)
 class Accounts:
     """`known` are the accounts by id, `machines` what each machine of the pool costs, `held` what each allocation pays for its
-    slots and who pays."""
+    slots and its accounts."""
 
     pool: PoolName
     known: dict[str, Account] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Accounts:
         self._pay(paid_by, rate - before)
 
     def saved(self, id_: AllocationId, took_s: float) -> None:
-        """An allocation that was asked to leave has taken so long for its save and end."""
+        """The time that a preempted allocation took to save and end."""
         _, payers = self.held.get(id_, (NOTHING, ()))
         for account in (*payers, account_id(Owner.POOL, self.pool)):
             self.pending.append((account, NOTHING, took_s))

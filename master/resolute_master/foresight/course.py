@@ -55,7 +55,7 @@ class _Kind(IntEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """Play with `run`; afterwards `works`, `bills` and `log` tell what happened."""
+    """Call `run`; afterwards `works`, `bills` and `log` contain the results."""
 
     pool: VirtualPool
     decider: Decider
@@ -65,13 +65,14 @@ class Course:
     stopwatch: Callable[[], float] = lambda: 0.0
     """Measures the decisions and decides nothing."""
     ended: Callable[[Work], None] = lambda work: None
-    """Told of each that came to its end."""
+    """Called for each that has ended."""
     log: Callable[[float, str, str], None] = lambda at_s, word, subject: None
-    """Told every decision and everything that happened: when, what, to whom."""
+    """Called for every decision and event: time, event, subject."""
     standing: int = 0
-    """So many machines stay when no work is left: the course does not wait for their end, and they are paid until its own."""
+    """Number of machines that stay when no work is left: the course does not wait for their end, and they are paid until its
+    own."""
     lasts_s: float = 0.0
-    """At least so long: until then machines that stay are paid, whether or not work is left."""
+    """Minimum duration: until then machines that stay are paid, whether or not work is left."""
     patience_s: float = math.inf
     """Work that waits, while nothing runs and nothing has got ahead for longer, waits for ever: a market moves without end."""
     works: dict[AllocationId, Work] = field(default_factory=dict)
@@ -215,7 +216,7 @@ class Course:
         self._conclude(work)
 
     def _conclude(self, work: Work) -> None:
-        """It is over, and told to those who wait for it."""
+        """It has ended; its subscribers are notified."""
         self.pool.job_ended(work.job)
         self.ended(work)
 

@@ -15,7 +15,7 @@ from resolute_provisioner.model import Demand, PoolScaling
 
 
 class Decider(Protocol):
-    """Reads a pool, applies what it places, preempts and reserves to it, and says what it did and what else is to be done.
+    """Reads a pool, applies placements, preemptions and reservations to it, and returns them with the remaining orders.
 
     Launches and terminations are in the answer only: the driver carries them out.
     """

@@ -38,23 +38,22 @@ COURSES = 19
 DECISIONS = 6_000
 """That all courses together may take, in equal parts: each is about a millisecond of processor time."""
 HEAD = 1_000
-"""Of a queue so many are played."""
+"""Number of queued allocations in a simulation."""
 HORIZON_S = 14 * 86_400.0
 """Nothing is foreseen beyond."""
 MOST_STUCK = 0.5
-"""Of all courses so many may come to no end. The extremes of the ten of 19 that are left then hold a start with 82 %."""
+"""Number of courses that may not end. The extremes of the ten of 19 that are left then hold a start with 82 %."""
 OUTSIDE = 0.1
-"""Of all jobs so many start outside of their range."""
+"""Fraction of jobs that start outside of their range."""
 ALIKE = 0.8
 """So much of a user's work shares its luck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """When one allocation will start. `expected_at` is the median, `earliest` to `latest` the range that holds it with 90 %,
-    or 82 % where only ten courses came to an end;
-    `latest` None: more than one course in twenty did not see it start. Without `expected_at` nothing can be said, and `basis`
-    says why."""
+    """When one allocation will start. `expected_at` is the median, `earliest` to `latest` the range that holds it with 90 %, or
+    82 % where only ten courses came to an end; `latest` None: more than one course in twenty did not see it start. Without
+    `expected_at` there is no estimate, and `basis` is the reason."""
 
     expected_at: datetime | None = None
     earliest: datetime | None = None
@@ -235,7 +234,7 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
 def _estimate(
     pool: VirtualPool, run_times: RunTimes, id_: AllocationId, ordered: Sequence[float], played: str, stopped: str
 ) -> Estimate:
-    """`ordered`: its start in each course, the earliest first; `played`: which courses, for people; `stopped`: why the pool asks
+    """`ordered`: its start in each course, the earliest first; `played`: which courses, for display; `stopped`: why the pool asks
     for no machines, or empty."""
     allocation = pool.snapshot.allocations[id_]
     job = pool.snapshot.jobs[allocation.job_id]
@@ -267,9 +266,9 @@ def _why_unknown(run_times: RunTimes, known: Basis | None, played: str, stopped:
 
 
 def stoppage(pool: VirtualPool) -> tuple[str, VirtualPool]:
-    """Why the pool asks for no machines until a person acts, empty where some offer can be asked for; and the pool in which the
-    offers that wait for a person (or for a quota, which is one) are not asked for again. What passes by itself is none, and is
-    waited for in the play: lack of capacity, machines that did not join, a pool that gave up for a while."""
+    """Why the pool requests no machines until an operator acts, empty if some offer is available; and the pool without the offers
+    that wait for an operator (or for a quota). What passes by itself is none, and is waited for in the play: lack of capacity,
+    machines that did not join, a pool that gave up for a while."""
     scaling = pool.policy.scaling
     if scaling is None:
         return "", pool

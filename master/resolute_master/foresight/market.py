@@ -9,7 +9,7 @@ from resolute_master.domain.ids import InstanceId
 from resolute_provisioner.model import RefusalKind
 
 REFUSAL_S = 1.0
-"""A cloud says no after so long."""
+"""Time until a cloud refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Market(Protocol):
         ...
 
     def next_move(self, after_s: float) -> float | None:
-        """When something changes next without anybody asking; None for never."""
+        """When something changes next by itself; None for never."""
         ...
 
     def move(self, now_s: float, alive: dict[str, list[InstanceId]]) -> MarketMove:

@@ -95,8 +95,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What follows for allocations from the limits of accounts: who was asked to leave, who ends at once without having
-    started, and who is killed."""
+    """What follows for allocations from the limits of accounts: those that are preempted, those that end at once without having
+    started, and those that are killed."""
 
     asked: tuple[AllocationId, ...] = ()
     stopped: tuple[AllocationId, ...] = ()
@@ -310,7 +310,7 @@ class VirtualPool:
             self._counted(view.offer_id, failure)
 
     def noticed(self, id_: InstanceId, deadline: datetime) -> list[AllocationId]:
-        """The machine says that it will go away; the answer is what runs there, which is asked to leave."""
+        """A notice of the machine; returns its allocations, which are preempted."""
         view, kind = self.machines[id_], NoticeKind.INTERRUPTION
         self.machines[id_] = replace(view, notice=InstanceNotice(kind=kind, deadline=deadline))
         agent = self.snapshot.agents.get(AgentId(id_))
@@ -451,7 +451,7 @@ class VirtualPool:
         return asked
 
     def drain(self, end: Termination) -> list[AllocationId]:
-        """Nothing new may be placed there; the answer is what runs there, which is asked to leave."""
+        """Drain the machine; returns its allocations, which are preempted."""
         id_, reason = InstanceId(end.instance_id), end.reason
         view = self.machines[id_]
         if view.draining_since is not None:

@@ -19,8 +19,8 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
 def present_pool(memory: Memory, pool: PoolName, now: datetime) -> VirtualPool:
-    """The pool as it is now, as if none of its budgets were used up: what they hold back is not foreseen, and those who ask are
-    told of the budget instead. What follows does not change `memory`."""
+    """The pool as it is now, as if none of its budgets were used up: work that a budget holds back has no estimate; its
+    explanation names the budget. What follows does not change `memory`."""
     view = memory.view(pool, now)
     snapshot, policy, state = view.snapshot.with_hold(""), view.policy, memory.state
     half_life_s = policy.usage_half_life_s

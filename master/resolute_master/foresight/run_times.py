@@ -7,9 +7,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 LEAST = 20
-"""Fewer run times than this say too little of those to come."""
+"""Fewer run times than this are no sample."""
 MOST = 2_000
-"""Of one kind the newest so many are kept: what runs today is more like yesterday's work than like last year's."""
+"""Number of run times kept per kind, the newest: present work resembles recent work."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Basis:
 
     runs: int
     of: str
-    """Whose runs, for people."""
+    """The owner of the runs, for display."""
 
 
 class RunTimes:

@@ -48,7 +48,7 @@ class _Trial:
     number: int
     hparams: Mapping[str, Any]
     units: int = 0
-    """That it has told of."""
+    """That it has reported."""
     target: int = 0
     """That it trains for."""
     episode: int = 0
@@ -70,14 +70,14 @@ class Told:
 
 @dataclass(slots=True, kw_only=True)
 class SearchCourse(Course):
-    """Begin with `begin`, then `run`; `results` tells what trials reported, in order."""
+    """Begin with `begin`, then `run`; `results` are the reports of trials, in order."""
 
     method: machine.SearchMethod
     job: Job
     template: Allocation
     """What each trial asks for."""
     unit_s: float
-    """A trial trains one unit in so many seconds."""
+    """Seconds of a trial per unit."""
     metric: Results
     ranked: bool = True
     """Whether scheduler and planner know what trials are worth."""
@@ -227,7 +227,7 @@ class SearchCourse(Course):
                 self.pool.ranked(present, row.worth)
 
     def _propose(self) -> None:
-        """Points for a method that waits for some: what its sampler would say is not known, a draw stands for it."""
+        """Points for a method that waits for some: random ones, since its sampler's are unknown."""
         assert self._search is not None and self._points is not None, "it has begun"
         wish = self.method.wish(self._search)
         if wish is not None:

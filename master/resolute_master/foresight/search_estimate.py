@@ -32,7 +32,7 @@ DECISIONS = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEstimate:
-    """The middle course, and the least and the most of all. Where something is not known, `unknown` says why, in words."""
+    """The middle course, and the least and the most of all. `unknown` is the reason of a missing value."""
 
     hours: float | None = None
     hours_least: float | None = None

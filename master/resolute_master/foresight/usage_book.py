@@ -23,7 +23,7 @@ class UsageBook:
         return replace(self, rows=dict(self.rows))
 
     def holds(self, job: Job, more: int, now: datetime) -> None:
-        """The job's owner holds so many slots more, or less, from now on."""
+        """Change of the slots of the job's owner from now on."""
         id_ = usage_id(self.pool, job.workspace_id, job.owner)
         row = self.rows.get(id_) or Usage.none_yet(self.pool, job.workspace_id, job.owner, now=now)
         self.rows[id_] = row.holding(row.held + more, now, self.half_life_s)

@@ -15,13 +15,13 @@ class Frictions:
     """What starting, saving and losing work costs, in seconds."""
 
     restart_s: float = 60.0
-    """A run that resumes from a checkpoint restores for so long."""
+    """Time of a restore from a checkpoint."""
     save_s: float = 10.0
-    """One that is asked to leave holds its slots for so long."""
+    """Time that a preempted one holds its slots."""
     checkpoint_every_s: float = 1800.0
     """What was done since the last multiple is lost when a machine goes without notice."""
     notice_s: float = 120.0
-    """How long before its end a machine that is taken back says so; 0 for no notice."""
+    """Time from the notice to the end of an interrupted machine; 0 for no notice."""
 
 
 class Fate(StrEnum):
@@ -64,7 +64,7 @@ class Work:
     """None until it has ended."""
     interruptions: int = 0
     known_s: float | None = None
-    """`length_s` as far as decisions know it; None: nobody has told. Of use with a deadline only."""
+    """`length_s` as decisions know it; None is unknown. Of use with a deadline only."""
     begun: float = 0.0
     """The part of it that was saved before the course began, 0 to 1."""
     deadline_s: float | None = None

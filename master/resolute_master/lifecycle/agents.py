@@ -1,7 +1,7 @@
 """Agents: registration, reports, and loss.
 
 A disconnected agent keeps its containers for the pool's reconnect wait, because they continue to run. After that, or when the
-cloud reports that the machine is gone, all its work has failed with the machine and is placed elsewhere.
+cloud reports that the machine has ended, all its work has failed with the machine and is placed elsewhere.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ def need(step: Step, id_: AgentId) -> Agent:
 
 
 def register(step: Step, command: RegisterAgent) -> tuple[ContainerId, ...]:
-    """Take the agent in, believe its reports, and answer which containers it is expected to have.
+    """Register the agent, apply its reports, and return the containers that it is expected to have.
 
     Raises `NotFound` for a machine that was not requested, or that has ended, and `PermissionDenied` for a name that is another
-    machine's. What was on a device that the agent has no more has failed with it; what was on an agent that comes back in
-    another pool has failed altogether.
+    machine's. Work on a missing device has failed; if the agent reconnects in another pool, all its work has failed.
     """
     before = step.get(Agent, command.agent)
     instance = _instance_of(step, command)
@@ -173,7 +172,7 @@ def _fence(step: Step, id_: AgentId, incarnation: str) -> Agent:
 
 
 def _believe(step: Step, agent: Agent, report_: ContainerReport) -> None:
-    """A report may come again, and after others: containers only move forward, so old news changes nothing."""
+    """A report may arrive twice, and after later ones: container states only move forward, so old reports change nothing."""
     container = ContainerId(report_.container_id)
     for allocation in step.find(Allocation, "allocation_of_container", container):
         if not any(c.id == container and c.agent == agent.id for c in allocation.containers):
@@ -228,7 +227,7 @@ def _is_news(before: MachineNotice, command: ReportNotice) -> bool:
 
 
 def disconnect(step: Step, id_: AgentId, incarnation: str) -> None:
-    """The link is down; the agent may come back."""
+    """The link is down; the agent may reconnect."""
     agent = step.get(Agent, id_)
     if agent is not None and agent.incarnation == incarnation and agent.connected:
         step.put(replace(agent, disconnected_at=step.now))
@@ -241,7 +240,7 @@ def disconnect_all(step: Step) -> None:
 
 
 def lose(step: Step, id_: AgentId, reason: str, *, word: str = "lost") -> None:
-    """It is gone for good, with everything on it. `word` is what the decision is called."""
+    """It is lost, with everything on it. `word` is the name of the decision."""
     agent = step.get(Agent, id_)
     if agent is None:
         return

@@ -28,10 +28,10 @@ from resolute_master.domain.effects import Effect, KillContainer, StartContainer
 from resolute_master.domain.ids import ContainerId
 
 HISTORY_LIMIT = 20
-"""Transitions kept with an allocation, for errors and people."""
+"""Transitions kept with an allocation, for errors and users."""
 
 KILL_AGAIN_S = 30.0
-"""A kill that has shown no effect is repeated after so long."""
+"""Time after which a kill without effect is repeated."""
 
 MEMBER_FAILED = "a member of the gang failed"
 ONLY_DAEMONS_LEFT = "only daemons are left"
@@ -250,9 +250,8 @@ def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetim
 
 
 def _acknowledge(allocation: Allocation, now: datetime) -> Allocation:
-    """The task promises to end. It may know from its own machine before we do: then its word is also the request.
-
-    What has no slots yet has no task that could promise anything.
+    """The task acknowledges the preemption. It may have learnt of it from its machine first: then the acknowledgement is also the
+    request. A pending allocation has no task.
     """
     if not allocation.containers:
         return allocation

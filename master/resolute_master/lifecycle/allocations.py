@@ -44,7 +44,7 @@ def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Alloc
 
 
 def _tell(step: Step, before: Allocation, after: Allocation) -> None:
-    """The start of a run and failed containers, in the words of the original, which people's scripts look for in logs."""
+    """The start of a run and failed containers, in the words of the original, which users' scripts search logs for."""
     if before.started_at is None and after.started_at is not None and after.trial_id is not None:
         experiment = after.task_id.partition(".")[0]
         text = f"Resources for Trial {after.trial_id} (Experiment {experiment}) have started: run {after.run_id}"
@@ -151,7 +151,7 @@ def kill(step: Step, id_: AllocationId, reason: str) -> None:
 
 
 def from_task(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> None:
-    """Something that the task itself says."""
+    """A report of the task itself."""
     if move(step, id_, event) is None:
         raise NotFound("allocation", id_)
 

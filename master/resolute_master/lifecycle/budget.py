@@ -38,7 +38,7 @@ State = Step | ClusterState
 """To be read."""
 
 LEAST_LIFE_S = 300.0
-"""A machine that could not be paid for so long is not launched: it would boot, and be given back."""
+"""Minimum time that a budget must cover for a launch: otherwise a machine would boot and be released."""
 
 ROUNDING = 1e-9
 """Money that rounding may have made of nothing."""
@@ -59,7 +59,7 @@ class Reached:
     spent: float
     until: datetime | None
     ahead_s: float = 0.0
-    """So long is to be paid for, too: for a save."""
+    """Additional time that must be covered: for a save."""
     ahead: float = 0.0
     """What that costs."""
     rises: bool = False
@@ -159,7 +159,7 @@ def _limits(account: Account) -> Iterator[Reached]:
 
 
 def reason(account: Account, found: Reached, called: str) -> str:
-    """What people are told; `called` is what they call the owner."""
+    """The text for users; `called` is the name of the owner."""
     rise = f", what is on spot at up to {RISE:g} times its price of now" if found.rises else ""
     spent = (
         f"{found.spent:.4f} of {found.limit:g} spent{found.words}, with up to {found.ahead_s:.0f} s for a save to be paid "

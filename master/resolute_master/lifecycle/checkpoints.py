@@ -60,7 +60,7 @@ def set_metadata(step: Step, uuid: str, value: Mapping[str, Any]) -> None:
 
 
 def use(step: Step, command: UseCheckpoint) -> None:
-    """Said once or many times, it is noted once."""
+    """Repeated reports are recorded once."""
     checkpoint = need_checkpoint(step, command.uuid)
     if step.get(Trial, command.trial) is None:
         raise NotFound("trial", command.trial)
@@ -165,7 +165,7 @@ class Policy(NamedTuple):
 
 
 def policy_of(experiment: Experiment, wanted: SetCheckpointPolicy) -> Policy:
-    """With the experiment's own counts where none are wanted. Raises `InvalidInput`."""
+    """With the experiment's own counts if none are given. Raises `InvalidInput`."""
     storage = experiment.config["checkpoint_storage"]
     return Policy(
         experiment_best=_count(storage, "save_experiment_best", wanted.experiment_best),
@@ -200,7 +200,7 @@ def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
 
 
 def keep(step: Step, command: KeepCheckpoints) -> None:
-    """Order the removal of what the experiment's own counts do not keep. An experiment that is gone has nothing to keep."""
+    """Order the removal of what the experiment's own counts do not keep. A deleted experiment keeps nothing."""
     step.done(command.obeyed)
     experiment = step.get(Experiment, command.experiment)
     if experiment is None or not experiment.removes_checkpoints:

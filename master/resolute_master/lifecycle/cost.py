@@ -187,7 +187,7 @@ def spot_saving(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> SpotSaving:
-    """`on_demand` tells the price an hour of such a machine on demand, None where it is not known."""
+    """`on_demand` gives the on-demand price per hour of such a machine, None if unknown."""
     found = SpotSaving()
     for instance in instances:
         if instance.offer is None or instance.offer.market is not Market.SPOT or instance.paid_from is None:

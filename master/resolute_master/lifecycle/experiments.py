@@ -92,7 +92,7 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
 
 
 def _new_job(step: Step, command: CreateExperiment, id_: ExperimentId) -> Job:
-    """What stands for it in the queue."""
+    """Its job in the queue."""
     job = Job(
         id=JobId(step.ids.uuid()),
         kind="EXPERIMENT",
@@ -357,7 +357,7 @@ def _shut_down(step: Step, id_: ExperimentId, action: search.Shutdown) -> None:
 
 
 def trial_ended(step: Step, id_: TrialId) -> None:
-    """Tell the search, and end the experiment when nothing is left to do."""
+    """Pass the event to the search, and end the experiment when nothing is left to do."""
     trial = step.need(Trial, id_)
     reason = search.ExitReason.INVALID_HPARAMS if trial.invalid_hparams else _EXIT_REASONS.get(trial.state)
     tell_search(step, trial.experiment_id, search.TrialExited(request_id=trial.request_id, reason=reason))

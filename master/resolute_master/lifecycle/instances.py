@@ -258,7 +258,7 @@ def observed(step: Step, command: RecordObservation) -> None:
 
 
 def _last_seen(step: Step, instance: Instance, command: RecordObservation) -> datetime | None:
-    """A machine that is gone is paid for no more, also where the cloud does not say since when."""
+    """An ended machine is not paid any more, also if the cloud does not report since when."""
     paid = command.paid_from is not None or instance.paid_from is not None
     return step.now if command.observed is Observed.GONE and paid else None
 
@@ -306,8 +306,8 @@ def boot_failed(step: Step, command: RecordBootFailure) -> None:
 
 
 def stray(step: Step, command: RecordStray) -> None:
-    """The caller ends the machine. If it belongs to a request that counted as refused, or was taken for gone, its row is
-    taken up again, so that it is in the books and counts against the pool's maximum for as long as it is there."""
+    """The caller ends the machine. If it belongs to a request that counted as refused or as ended, its row is reopened, so that
+    the ledger contains it and it counts against the pool's maximum while it exists."""
     instance = _named_by_tags(step, command)
     # One whose agent had joined has told its end by other ways, too, and its work has gone elsewhere: it is only ended.
     if instance is None or not instance.over or instance.joined_at is not None:

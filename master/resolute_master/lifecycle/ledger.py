@@ -173,7 +173,7 @@ def _program_began(allocation: Allocation) -> datetime | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of one slot's paid time, spent evenly on what `booking` says; `allocation` None is time without a task."""
+    """A stretch of one slot's paid time, spent evenly as in `booking`; `allocation` None is time without a task."""
 
     begin: datetime
     end: datetime
@@ -261,7 +261,7 @@ def run_spans(run: Run, begin: datetime, until: datetime) -> Iterator[Span]:
 
 
 def _spans_without_steps(allocation: Allocation, begin: datetime, until: datetime) -> Iterator[Span]:
-    """What has told of no step was starting, unless it finished: then all that its program did is kept."""
+    """Time without a reported step was starting, unless the run finished: then all time of its program is useful."""
     finished = allocation.exit is not None and allocation.exit.finished
     began = min(max(_program_began(allocation) or begin, begin), until) if finished else until
     if begin < began:

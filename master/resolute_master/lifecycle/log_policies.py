@@ -15,7 +15,7 @@ from resolute_master.domain.trial import LogMatch, Trial
 from resolute_master.lifecycle.step import Step
 
 MAX_LINE_LENGTH = 1000
-"""Characters of a matching line that are kept for people to read."""
+"""Characters of a matching line that are kept for display."""
 
 
 def is_news(trial: Trial, match: MatchedLine) -> bool:

@@ -41,7 +41,7 @@ def inserted(line: Sequence[Job], job: Job, index: int, *, now: datetime) -> tup
 
 
 def _spread(low: float, high: float, count: int, *, room: int) -> tuple[float, ...] | None:
-    """So many numbers between the two, evenly; None when there are not `room` numbers from each to the next."""
+    """Evenly spaced numbers between the two; None when there are not `room` numbers from each to the next."""
     if low == -math.inf:
         return tuple(high - STEP_S * (count - n) for n in range(count))
     gap = (high - low) / (count + 1)

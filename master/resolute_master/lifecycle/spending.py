@@ -74,7 +74,7 @@ def count_anew(step: Step) -> None:
 
 
 def _configured(step: Step, account: Account) -> Account:
-    """What an operator has set holds until the configuration says something new."""
+    """An operator's setting applies until the configured value changes."""
     policy = step.pools.get(PoolName(account.name)) if account.owner is Owner.POOL else None
     if policy is None or policy.budget == account.configured:
         return account
@@ -154,7 +154,7 @@ def owners_of(job: Job) -> tuple[str, ...]:
 
 
 def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
-    """From the paid start to the end of the bill, both of which are heard of later than they were."""
+    """From the paid start to the end of the bill, both of which become known later."""
     more = _rate_of_machine(after) - (NOTHING if before is None else _rate_of_machine(before))
 
     def unheard(since: datetime | None) -> float:

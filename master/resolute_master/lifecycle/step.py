@@ -201,7 +201,7 @@ class Step:
         )
 
     def decide(self, kind: str, *, pool: str, subject: str, reason: str) -> None:
-        """Say to people what was decided and why."""
+        """Report the decision and its reason to users."""
         self.decisions.append(Decision(at=self.now, pool=pool, kind=kind, subject=subject, reason=reason))
 
     # -- attempts ----------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def open_allocation(step: Step, trial: Trial) -> Allocation | None:
 
 
 def set_state(step: Step, trial: Trial, wanted: ExperimentState) -> None:
-    """Move the trial where its experiment, its search or its user wants it. Late and lesser requests are no-ops."""
+    """Move the trial to the state that its experiment, its search or its user requests. Late and lesser requests are no-ops."""
     if trial.state.gone or wanted.gone or SEVERITY.get(wanted, 0) < SEVERITY.get(trial.state, 0):
         return
     moved = replace(trial, state=wanted)
@@ -76,7 +76,7 @@ def set_state(step: Step, trial: Trial, wanted: ExperimentState) -> None:
 
 
 def ask(step: Step, trial: Trial) -> None:
-    """Ask for slots for the next run, if the trial wants to run and has none."""
+    """Request slots for the next run, if the trial should run and has none."""
     if trial.state is not S.ACTIVE or trial.searcher_done or open_allocation(step, trial) is not None:
         return
     row = searching.row_of(step, trial)

@@ -1,6 +1,5 @@
-"""Experiments whose trials run elsewhere: they are never scheduled, and their state is what their trials last said.
-
-A trial that says nothing for `SILENCE` is taken for failed, as of its last sign of life; when it speaks again, it continues.
+"""Experiments whose trials run elsewhere: they are never scheduled, and their state is their trials' last report. A trial without
+a report for `SILENCE` counts as failed at its last report; with the next report, it continues.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.step import Step
 
 SILENCE = timedelta(minutes=5)
-"""Its client speaks every minute."""
+"""Its client reports every minute."""
 
 SILENT = "it has not reported for five minutes"
 
@@ -95,7 +94,7 @@ def start_run(step: Step, command: StartUnmanagedRun) -> int:
 
 
 def hear(step: Step, id_: TrialId, state: ExperimentState | None) -> None:
-    """A sign of life, and what it says."""
+    """A heartbeat, and its report."""
     trial = _need(step, id_)
     if state is not None and state not in _WEIGHT:
         raise InvalidInput(f"state: an unmanaged trial cannot be {state}; send RUNNING, COMPLETED, CANCELED or ERROR")

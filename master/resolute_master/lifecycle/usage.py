@@ -60,7 +60,7 @@ def count_anew(step: Step) -> None:
 
 
 def measure(step: Step, pool: PoolName) -> None:
-    """Charge every user of the pool with his average, all at the same moment."""
+    """Charge every user of the pool by the average, all at the same moment."""
     half_life = half_life_s(step, pool)
     assert half_life is not None, "a pool without a usage half-life has no usage to measure"
     for usage in step.find(Usage, "usage_of_pool", pool):

@@ -1,4 +1,4 @@
-"""What a web interface keeps for a person. Nothing here looks into it."""
+"""Settings of a user of a web interface, opaque to the master."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from resolute_master.lifecycle.workspaces import need_project
 
 MAX_SETTINGS = 1000
 MAX_SETTING_CHARACTERS = 65_536
-"""Of one value; a person's settings are read with the person, by every master that starts."""
+"""Of one value; every start of a master reads the settings with the user."""
 MAX_SETTINGS_CHARACTERS = 262_144
-"""Of all keys and values of a person together."""
+"""Of all keys and values of a user together."""
 MAX_VISITS = 20
 """Projects that are remembered, the newest."""
 

@@ -58,7 +58,7 @@ def change(step: Step, command: ChangeUser) -> None:
 
 
 def _check_display_name(step: Step, name: str, of: UserId | None) -> None:
-    """People are told apart by what is shown of them. Raises `AlreadyExists`."""
+    """Display names distinguish users. Raises `AlreadyExists`."""
     wanted = name.strip().casefold()
     if not wanted:
         return

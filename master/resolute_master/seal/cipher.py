@@ -1,6 +1,6 @@
 """Authenticated encryption of short texts: AES-256-GCM, the name of the text as associated data.
 
-`cryptography` is imported where it is used: a master that cannot open its store says so without it.
+`cryptography` is imported where it is used: a master that cannot open its store reports that without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NONCE_BYTES = 12
 """What GCM takes without hashing. A key seals a few dozen texts in its life: random nonces do not meet."""
 
 FINGERPRINT_LETTERS = 16
-"""Enough to tell keys apart; too few to say anything about a key."""
+"""Enough to distinguish keys; too few to reveal anything about a key."""
 
 
 class WrongKey(Exception):

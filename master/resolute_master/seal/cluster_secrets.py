@@ -120,7 +120,7 @@ def data_key(seal: Mapping[str, Any], sealing: Key, config: MasterConfig) -> Key
 
 
 def missing_words(seal: Mapping[str, Any], config: MasterConfig) -> str:
-    """What a master says that has no key for a sealed database."""
+    """The error of a master without the key of a sealed database."""
     return (
         f"the secrets of this cluster are sealed by the key {seal['by']}, which is not in {described(config)}: "
         f"there is no such file. The key is kept apart from the database: {HOW_TO_GIVE}. {IF_LOST}"

@@ -1,7 +1,7 @@
-"""Who is asking: signed tokens, and passwords behind a slow hash.
+"""Authentication: signed tokens, and passwords behind a slow hash.
 
-A token is signed with the cluster's key and names what it stands for; whether that still lives is looked up in the
-committed state, so ending a session or an allocation makes its tokens worthless at once.
+A token is signed with the cluster's key and names its session or allocation. Each use looks that up in the committed state, so
+the end of a session or an allocation invalidates its tokens at once.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class TokenKind(StrEnum):
     ALLOCATION = "allocation"
     """What a task reports with."""
     TASK_USER = "task_user"
-    """What the commands of a person do inside a task."""
+    """Commands of a user inside a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who is asking. `session` is set for a login, `allocation` for a task that reports for itself, `in_task` for what a person's
-    commands do inside a task."""
+    """The caller. `session` is set for a login, `allocation` for a task that reports for itself, `in_task` for a user's commands
+    inside a task."""
 
     user: User
     session: SessionId | None = None
@@ -114,7 +114,7 @@ class Tokens:
         return jwt.encode({**claims, "iat": int(self._clock.now().timestamp())}, self._key, algorithm=ALGORITHM)
 
     def _claims(self, token: str) -> dict[str, Any]:
-        """What the token says, which is the same each time: a task shows its own a thousand times a minute."""
+        """The content of the token, cached: a task sends its own a thousand times a minute."""
         known = self._known.get(token)
         if known is None:
             if len(self._known) >= KNOWN_TOKENS:
@@ -197,8 +197,8 @@ CONCURRENT_HASHES = 4
 class Passwords:
     """Hashes and checks what `resolute.wire.rest.passwords.hash_password` made of a password.
 
-    The stored form carries its salt and parameters: `scrypt$<log2 n>$<r>$<p>$<salt>$<hash>`. Work is done in a thread:
-    the event loop must not stand still for it.
+    The stored form carries its salt and parameters: `scrypt$<log2 n>$<r>$<p>$<salt>$<hash>`. Work is done in a thread, so that it
+    does not block the event loop.
     """
 
     def __init__(self, ids: IdSource | None = None, cost: Cost | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Who may do what: one function, which every route goes through.
+"""Authorisation: one function for every route.
 
 Every active user may read everything and create. Work (an experiment, its trials, checkpoints, tasks and job) is changed by its
 owner, by the owner of its workspace, and by administrators. The token of a task reads everything, and reports for its own
@@ -62,7 +62,7 @@ class Action(StrEnum):
 
 
 class Rule(StrEnum):
-    """Who may take an action. An administrator may take each; the value is what a refusal says."""
+    """The callers that may take an action. An administrator may take each; the value is the text of a refusal."""
 
     PUBLIC = "anyone may, without a token"
     READ = "every user and every task may"
@@ -173,7 +173,7 @@ class Target:
     name: str
     """As a refusal calls it: "experiment 7"."""
     owner: User | None = None
-    """None where nobody owns it: only the owner of its workspace and administrators change it."""
+    """None without an owner: only the owner of its workspace and administrators may change it."""
     workspace: Workspace | None = None
     workspace_owner: str = ""
     """The name of the workspace's owner, empty where it has none."""
@@ -272,7 +272,7 @@ def _is_own(allocation: Allocation, target: Target) -> bool:
 def refusal(
     caller: Caller, action: Action, targets: Sequence[Target] | None, *, policy: Policy = BASIC, roles: Roles = NO_ROLES
 ) -> str:
-    """What a caller is told who may not: what, whose it is, and who may."""
+    """The text of a refusal: the action, the owner, and the callers that may."""
     if policy.strict_queue and action is Action.CONTROL_QUEUE and caller.allocation is None:
         why = "security.authz.strict_job_queue_control reserves it for administrators: ask one"
         return f"{_who(caller)} may not change the job queue; {why}"

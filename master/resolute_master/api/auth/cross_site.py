@@ -1,4 +1,4 @@
-"""Changes that another site makes a browser send: what is authorised by a cookie alone has to carry a token of its session.
+"""Cross-site request forgery: a change that is authorised by a cookie alone must contain a token of its session.
 
 A browser adds the cookie `auth` by itself, whoever made the request; another site knows neither the cookie nor the token that is
 made of its session. Callers that show a token themselves (`Authorization`, a task's header) are not asked: no browser adds those.

@@ -1,4 +1,4 @@
-"""So many at once, and in turn by key: the queue of one key never holds up another key by more than one turn."""
+"""A limited number at once, in turn by key: the queue of one key never delays another key by more than one turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may try a password now: failures are counted by user and address together, and by address.
+"""Limits of password attempts: failures are counted by user and address together, and by address.
 
 A pair of user and address that fails often waits longer each time. An address that fails often, with whatever names, waits as
 well, but for those users who have logged in from there before. Nothing is ever counted for a user alone in a way that refuses a

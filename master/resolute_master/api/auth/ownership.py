@@ -1,4 +1,4 @@
-"""Whose a thing is: what the decision of `authorise` is told of an entity, a reference, or several of them."""
+"""Owners of entities and references, as inputs of `authorise`."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MAX_HOPS = 32
 
 
 class Addresses:
-    """Tells addresses, knowing which peers are proxies."""
+    """Determines addresses, given the trusted proxies."""
 
     def __init__(self, trusted_proxies: Sequence[str] = ()) -> None:
         """`trusted_proxies` are addresses and networks that the configuration has checked."""
@@ -61,7 +61,7 @@ class Addresses:
 
 
 def counted(address: str) -> str:
-    """As limits count it: an IPv6 address stands for its network."""
+    """As limits count it: an IPv6 address counts as its network."""
     if ":" not in address:
         return address
     found = _parsed(address)

@@ -124,7 +124,7 @@ class _PublicPlace(_Place):
 
 
 class UnreadBodies:
-    """Bodies of calls without a token that are on their way: so many, and the most crowded address loses its oldest first."""
+    """Incomplete bodies of calls without a token: their number is limited, and the address with the most loses its oldest first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -172,7 +172,7 @@ class UnreadBodies:
 
 @dataclass(slots=True, eq=False)
 class _InLine:
-    """One body that waits. `key` is whose it is; None counts for nobody."""
+    """One waiting body. `key` is its caller; None is not counted."""
 
     size: int
     key: Hashable
@@ -199,8 +199,8 @@ class _Held:
 
 
 class ByteBudget:
-    """So many bytes at once. Who does not fit waits in line; the line is first come, first served, but for callers who hold
-    their own share already: the others go past them."""
+    """A limited number of bytes at once. Bodies that do not fit wait in order of arrival; those of callers at their own limit are
+    overtaken by others."""
 
     def __init__(
         self, total: int, *, per_caller: int = MAX_BODIES_BYTES_PER_CALLER, wait_s: float = BODY_WAIT_S

@@ -215,7 +215,7 @@ async def may(call: Call, action: Action, target: Any = None) -> bool:
 
 
 def policy_of(call: Call) -> Policy:
-    """What the configuration says about it."""
+    """The configured value."""
     authz = call.api.config.security.authz
     return Policy(open=authz.type == "open", strict_queue=authz.strict_job_queue_control)
 

@@ -1,6 +1,6 @@
 """Limits of connections, below HTTP.
 
-Without them, a stranger who opened a few hundred idle connections locked users out. A connection is closed that sends no request
+Without them, a client with a few hundred idle connections would lock users out. A connection is closed that sends no request
 head in time or does not read its answer. At the limit of connections, a new one displaces the oldest unauthenticated connection
 of the address that has the most of them. Protocols above see plain asyncio transports. With TLS the wrapper is on both sides: it
 counts a connection from its acceptance, before the handshake, and passes on the decrypted data.
@@ -55,7 +55,7 @@ LOOKED_AT_AT_ONCE = 500
 
 
 def allow_open_files() -> int:
-    """Let this process open as many files as it may, and answer how many connections that leaves room for."""
+    """Raise the limit of open files of this process as far as possible, and return the number of connections that it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -106,7 +106,7 @@ class Connections:
         tls: ssl.SSLContext | None = None,
         is_proxy: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`is_proxy` tells peers that many callers share: theirs are never the first to go."""
+        """`is_proxy` detects peers that many callers share: their connections are never displaced."""
         self._inner = inner
         self._limit = limit
         self._timeouts = timeouts or Timeouts()
@@ -122,7 +122,7 @@ class Connections:
 
     @property
     def handshake_s(self) -> float:
-        """A TLS handshake may take so long."""
+        """Maximum time of a TLS handshake."""
         return self._timeouts.handshake_s
 
     def enter(self, connection: _Connection, peer: str) -> bool:
@@ -205,7 +205,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def proven(self) -> bool:
-        """Whether a caller has proved on it who it is."""
+        """Whether a caller has authenticated on it."""
         return isinstance(self._inner, HttpProtocol) and self._inner.proven
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -306,7 +306,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _refuse(transport: asyncio.Transport, *, plain: bool) -> None:
-    """Say 503 and close: cheaper than to let it wait, and a balancer knows what it means. Before TLS nothing can be said."""
+    """Send 503 and close: cheaper than waiting, and load balancers understand it. Before TLS nothing can be sent."""
     if not plain:
         transport.abort()
         return

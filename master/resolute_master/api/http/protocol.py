@@ -17,8 +17,7 @@ LONGEST_REASON = 200
 
 
 class HttpProtocol(web.RequestHandler):
-    """Leaves nothing behind for garbage collection when it could not read what was sent, and knows whether a caller has proved
-    who it is on this connection."""
+    """Leaves no reference cycle after an unreadable request, and records whether a caller has authenticated on this connection."""
 
     __slots__ = ("proven",)
 
@@ -27,7 +26,7 @@ class HttpProtocol(web.RequestHandler):
         self.proven = False
 
     def log_exception(self, *arguments: Any, **options: Any) -> None:
-        """An unreadable request is the sender's fault, and one line of the log: tracebacks would let a stranger fill it."""
+        """An unreadable request is one line of the log: with tracebacks, any client could fill it."""
         error = options.get("exc_info")
         if not isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
             super().log_exception(*arguments, **options)

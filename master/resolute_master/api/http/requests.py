@@ -35,7 +35,7 @@ _SENSIBLE_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 ID_BITS = 64
 
 UNKNOWN_ROUTE = "(none)"
-"""What requests of no route are counted under: their paths are anybody's."""
+"""The label of requests without a route, whose paths are arbitrary."""
 
 CALLER_GONE = 499
 """Counted when the caller left before it was answered, as proxies do."""
@@ -63,7 +63,7 @@ class Answered(NamedTuple):
 
 
 class RequestObserver(Protocol):
-    """Told of each request; must not block."""
+    """Called for each request; must not block."""
 
     def serving(self, request: web.Request, method: str, route: str) -> AbstractContextManager[None]:
         """Entered around the handler."""
@@ -192,7 +192,7 @@ def _subjects(parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _log(request: web.Request, route: str, status: int, seconds: float) -> None:
-    """Changes by people at INFO; reads, and what tasks report (many, of no interest one by one), at DEBUG; faults at WARNING."""
+    """Changes by users at INFO; reads and reports of tasks, which are many, at DEBUG; faults at WARNING."""
     by_task = "allocation" in logs.fields() or route == "/task-logs"
     changes = request.method not in ("GET", "HEAD", "OPTIONS") and not by_task
     fault = status >= 500 and route not in PROBES

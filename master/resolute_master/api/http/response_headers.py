@@ -25,7 +25,7 @@ class ResponseHeaders:
     """Of one master."""
 
     def __init__(self, addresses: Addresses | None = None, *, hsts_max_age_s: float = 0.0) -> None:
-        """`hsts_max_age_s`: how long a browser that came over TLS refuses plain HTTP to this host; 0 says nothing of it."""
+        """`hsts_max_age_s`: how long a browser that connected over TLS refuses plain HTTP to this host; 0 sends no header."""
         self._addresses = addresses or Addresses()
         self._strict = f"max-age={int(hsts_max_age_s)}" if hsts_max_age_s >= 1 else ""
 

@@ -28,7 +28,7 @@ _SHOWN = {
 """A job between two runs asks for slots in a moment: it is shown in the queue."""
 
 UNKNOWN = -1
-"""What the contract shows as the number of jobs ahead where there is none to tell."""
+"""The contract's number of jobs ahead where none is defined."""
 
 
 def standing_without_pool(id_: JobId) -> JobStanding:

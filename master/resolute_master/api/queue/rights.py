@@ -1,4 +1,4 @@
-"""Who may change a job's place: its owner, but not ahead of the work of others."""
+"""The right to change a job's place: its owner may, but not ahead of the work of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a search would take and cost on its pool: how long a unit of training takes comes from who asks, or from earlier runs."""
+"""The expected duration and cost of a search on its pool: the time of a unit of training comes from the request, or from earlier
+runs."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from resolute_master.searcher.method import SearchMethod
 from resolute_master.store.base import ExperimentQuery, TrialQuery
 
 EARLIER = 20
-"""So many of the newest experiments of the same name are looked at."""
+"""Number of the newest experiments of the same name that are read."""
 LONGEST_UNIT_S = 1e7
 """Four months."""
 
@@ -33,7 +34,7 @@ _UNKNOWN_UNIT = "how long one {unit} of training takes is unknown: {why}; give -
 async def forecast(
     call: Call, config: ExperimentConfig, method: SearchMethod, counts: str, seconds_per_unit: float | None
 ) -> SearchForecast:
-    """`counts` is what lengths count. What is not known is said in words, and is no error."""
+    """`counts` is what lengths count. Unknown values are described in words, and are no error."""
     unit = ONE.get(counts, counts)
     if seconds_per_unit is not None and not 0 < seconds_per_unit <= LONGEST_UNIT_S:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Estimated starts of waiting jobs, computed beside the engine in a thread that gives way to it.
+"""Estimated starts of waiting jobs, computed in a thread that yields to the engine.
 
 Who asks about one job waits for its estimate; those who ask while another is made are answered together by the next one, so that
 nobody waits for more than a few, however many ask. A list gets the newest answer of its pool at once, whatever its age, and has it
@@ -33,9 +33,9 @@ from resolute_master.store.base import Store
 log = logging.getLogger(__name__)
 
 FRESH_S = 30.0
-"""An answer of the same cycle is given again for so long: meanwhile time has passed, and what was expected may not have come."""
+"""The time for which an answer of the same cycle is reused: expected events may not have happened since."""
 PATIENCE_S = 1.0
-"""A list waits so long for an answer that knows all that waits in its pool."""
+"""Maximum time that a list waits for an answer about all pending work of its pool."""
 RESTS = 4.0
 """A list renews the forecast of a pool after this multiple of the time that the last one took: at most a fifth of a processor."""
 WORKS_S, BREATHES_S = 0.005, 0.003
@@ -186,7 +186,7 @@ def _stale(known: _KnownOfPool, engine: Engine, clock: Clock) -> bool:
 
 
 def _lacks(newest: Foreseen | None, engine: Engine, pool: PoolName) -> bool:
-    """Whether something waits that the answer says nothing of."""
+    """Whether pending work is missing from the answer."""
     if newest is None or newest.cycle == engine.memory.sequence:
         return newest is None
     snapshot = engine.snapshot(pool)
@@ -239,7 +239,7 @@ async def run_times(store: Store, pool: PoolName) -> RunTimes:
 
 
 def _by_itself(allocation: Allocation) -> bool:
-    """What was asked to leave would have run longer: its time says nothing of how long such work runs."""
+    """Preempted work would have run longer: its time is no sample of the run time of such work."""
     return allocation.preempt is None and allocation.killed_at is None
 
 

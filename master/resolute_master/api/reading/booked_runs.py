@@ -47,7 +47,7 @@ async def _runs(
 async def marks_of(
     store: Store, allocations: Sequence[Allocation], kept: Mapping[AllocationId, int]
 ) -> tuple[StepMark, ...]:
-    """The marks of these attempts that tell where their time went. Where an attempt made none, its first and last report stand for
+    """The marks of these attempts, from which their time is booked. Where an attempt made none, its first and last report stand for
     them; where one ended unforeseen, its last report may tell of later steps than its marks."""
     marks = list(await store.telling_marks({a.id: kept.get(a.id, NOT_YET) for a in allocations}))
     own: dict[AllocationId, list[StepMark]] = {}
@@ -63,7 +63,7 @@ async def marks_of(
 
 
 def _may_tell_more(attempt: Allocation, own: Collection[AllocationId]) -> bool:
-    """Its reports may tell of steps that no mark knows."""
+    """Its reports may contain steps that no mark has."""
     failed = attempt.exit is not None and attempt.exit.failure is not None
     return attempt.assigned_at is not None and (failed or attempt.id not in own)
 

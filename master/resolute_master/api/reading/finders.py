@@ -29,7 +29,7 @@ async def find_experiment(api: ApiContext, id_: int) -> Experiment:
 
 
 async def job_id_of(api: ApiContext, name: str, text: str) -> JobId:
-    """What stands for a job: its id, or the number of its experiment, which is what people know. Errors call it `name`."""
+    """A reference to a job: its id, or the number of its experiment. Errors call it `name`."""
     if not text.isdecimal():
         return JobId(text)
     try:

@@ -26,8 +26,8 @@ SortKey = tuple[float | int | str, ...]
 async def page_of_checkpoints(
     api: ApiContext, stored: CheckpointQuery, asked: GetCheckpointsQuery
 ) -> tuple[tuple[WireCheckpoint, ...], Pagination]:
-    """`stored` says of what, `asked` in which order and how much. Those without files are in it as DELETED, so that who has deleted
-    one sees when it is done; who wants none of them names the other states."""
+    """`stored` says of what, `asked` in which order and how much. Checkpoints without files are in it as DELETED, so that a user
+    sees the end of a deletion; to exclude them, name the other states."""
     named = tuple(CheckpointState[s.name] for s in asked.states if s is not WireCheckpointState.UNSPECIFIED)
     states = named or tuple(CheckpointState)
     found = await api.store.checkpoints(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from resolute import logs
 
 KEPT_LINES = 10_000
-"""Some megabytes, and more than anybody scrolls back; the process's own output has the rest."""
+"""Some megabytes; the process's own output has the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from resolute_master.store.base import MetricQuery
 from resolute_master.store.metric_chunks import NUMBER, Chunk, chunk_of, step_of, whole
 
 READ_WHOLE = 4_000
-"""So many reports, or as many as there are points, are read and looked at one by one."""
+"""Up to this number of reports, or the number of points, reports are read one by one."""
 
 PIECE = 250
 """Reports of a piece of a chunk that reaches out of the range."""
@@ -34,8 +34,8 @@ async def series(
     first: int | None = None,
     last: int | None = None,
 ) -> tuple[MetricReport, ...]:
-    """At most `most` reports of the group from step `first` to step `last`, by step: those with the smallest and the largest value
-    of each name in each of so many stretches, and the first and the last of all. `most` must be 2 at least.
+    """At most `most` reports of the group from step `first` to step `last`, by step: those with the smallest and the largest
+    value of each name in each of a number of stretches, and the first and the last of all. `most` must be 2 at least.
     """
     (found,) = await several_series(api, trial, group, [names], most=most, first=first, last=last)
     return found

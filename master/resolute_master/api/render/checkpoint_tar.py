@@ -1,6 +1,6 @@
-"""A checkpoint as a tar whose every byte is known beforehand, so that a download that was broken off can continue in its middle.
+"""A checkpoint as a tar with reproducible bytes, so that an interrupted download can continue in its middle.
 
-The same files give the same bytes: first they are listed, which tells the length and an entity tag, then the wanted part is
+The same files give the same bytes: first they are listed, which gives the length and an entity tag, then the requested part is
 written. Files before that part are not read.
 """
 

@@ -17,7 +17,7 @@ from resolute_master.store.base import ExperimentNumbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an experiment is shown with; the owners are None where nobody knows them."""
+    """Related values of an experiment; unknown owners are None."""
 
     owner: User | None
     workspace: Workspace

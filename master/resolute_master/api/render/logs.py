@@ -1,4 +1,4 @@
-"""Log lines as people read them."""
+"""Log lines for display."""
 
 from __future__ import annotations
 

@@ -34,22 +34,22 @@ NOT_ELASTIC: Mapping[str, Any] = {
         "",
     ),
 }
-"""What a provider says, of a pool without one; and what a provider does not say of a pool that has it."""
+"""The values for a pool without a provider, and those that a provider does not set."""
 
 
 def provider_fields(provider: ProviderBase | None, offers: Sequence[Offer]) -> dict[str, Any]:
-    """The fields of a `ResourcePool` that its provider says."""
+    """The fields of a `ResourcePool` that its provider sets."""
     shown = {} if provider is None else driver_of(provider).shown(provider, offers)
     return {**NOT_ELASTIC, "preemptible": any(offer.market is Market.SPOT for offer in offers), **shown}
 
 
 def provider_details(provider: ProviderBase | None, offers: Sequence[Offer]) -> dict[str, Any]:
-    """The fields of a `ResourcePoolDetail` that its provider says."""
+    """The fields of a `ResourcePoolDetail` that its provider sets."""
     return {} if provider is None else driver_of(provider).shown_details(provider, offers)
 
 
 def slot_type(offers: Sequence[Offer]) -> DeviceType:
-    """What the first machine would bring; unknown where only the machine can tell."""
+    """The slots of the first machine; unknown where only the machine can report them."""
     return next(
         (SLOT_TYPES[o.slot_type] for o in offers if o.slots and o.slot_type in SLOT_TYPES), DeviceType.UNSPECIFIED
     )

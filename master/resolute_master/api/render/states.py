@@ -28,7 +28,7 @@ def _shown(state: ExperimentState, allocations: Iterable[Allocation]) -> str:
 
 
 def _name(state: ExperimentState, allocations: Iterable[Allocation], unmanaged: bool) -> str:
-    """What is unmanaged runs when it says so: it needs no allocation."""
+    """Unmanaged work runs when it reports so: it needs no allocation."""
     return "RUNNING" if unmanaged and state is ExperimentState.ACTIVE else _shown(state, allocations)
 
 
@@ -52,7 +52,7 @@ def task_state(state: AllocationState) -> WireTaskState:
 
 
 def stored_states(shown: Iterable[WireExperimentState]) -> tuple[ExperimentState, ...]:
-    """Which stored states a filter on shown ones means; the parts of ACTIVE cannot be told apart in the store."""
+    """The stored states for a filter on shown ones; the store does not distinguish the parts of ACTIVE."""
     names = {"ACTIVE" if state.name in _ORDER else state.name for state in shown} - {"UNSPECIFIED"}
     return tuple(sorted((ExperimentState[name] for name in names), key=lambda state: state.name))
 

@@ -1,4 +1,4 @@
-"""What a task and the master say to each other while it runs: rendezvous, preemption, barriers, step marks."""
+"""Calls of a running task: rendezvous, preemption, barriers, step marks."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ async def accelerator_data(call: Call, allocation: Allocation) -> Empty:
 
 
 async def proxy_address(call: Call, allocation: Allocation) -> Empty:
-    """Agents report the addresses of their containers themselves; a container's own word is only checked."""
+    """Agents report the addresses of their containers; a container's own report is only checked."""
     await call.body(PostAllocationProxyAddressRequest)
     return Empty()
 

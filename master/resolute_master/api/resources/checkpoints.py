@@ -38,7 +38,7 @@ REPORTABLE = (WireCheckpointState.UNSPECIFIED, WireCheckpointState.COMPLETED)
 
 
 async def _reported_by(call: Call) -> AllocationRef:
-    """The allocation that the report is of: it decides who may send it."""
+    """The allocation of the report, which determines the callers that may send it."""
     body = await call.body(WireCheckpoint)
     # An unmanaged trial has no allocations and reports in the name of its task.
     reported_by = body.allocation_id or body.task_id
@@ -138,7 +138,7 @@ async def _thinned(call: Call) -> tuple[Checkpoint, ...]:
 
 
 async def remove_files(call: Call, checkpoints: tuple[Checkpoint, ...]) -> Empty:
-    """Answered when it is ordered; the files go afterwards, and then the checkpoint says what is left."""
+    """Answered when the removal is ordered; the files are removed later, and then the checkpoint lists the rest."""
     if not checkpoints:
         raise InvalidInput("checkpointUuids: name at least one checkpoint")
     globs = (await call.body(CheckpointsRemoveFilesRequest)).checkpoint_globs

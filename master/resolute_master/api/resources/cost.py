@@ -1,4 +1,4 @@
-"""What the paid time cost, by whom and what it was for; as JSON and as CSV."""
+"""The cost of paid time by owner and purpose; as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def _jobs_of(api: ApiContext, runs: Iterable[Run]) -> dict[JobId, Job]:
 
 
 def _names(api: ApiContext, grouping: Grouping, jobs: Iterable[Job]) -> Mapping[str, str]:
-    """What people call the keys of the rows."""
+    """The names of the rows' keys."""
     state = api.engine.state
     match grouping:
         case Grouping.USER:

@@ -62,7 +62,7 @@ def _instance(value: domain.Instance) -> Instance:
 
 
 def instance_state(value: domain.Instance) -> str:
-    """What people call it: requested, starting, running, draining, stopping, refused or gone."""
+    """The displayed state: requested, starting, running, draining, stopping, refused or gone."""
     if value.refused:
         return "refused"
     if value.over:

@@ -1,6 +1,6 @@
-"""Whether the master works: for probes, which bring no token and must be answered at any time.
+"""Health of the master: for probes, which have no token and must be answered at any time.
 
-- `/ready`   200 when it can be given work, else 503; says of each part how it is
+- `/ready`   200 when it accepts work, else 503; with the state of each part
 - `/health`  the contract's form: 503 when the database cannot be used
 """
 
@@ -90,7 +90,7 @@ def _answer(body: object, *, good: bool) -> web.Response:
 
 @dataclass(frozen=True, slots=True)
 class Probe(Route):
-    """A route that needs no token, and whose answer says what is wrong instead of failing."""
+    """A route that needs no token, and whose answer describes a failure instead of failing."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         probe = cast(Callable[[Serving], Awaitable[web.Response]], self.handle)

@@ -99,7 +99,7 @@ async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[Wir
 
 
 def _page(seen: _Seen, query: GetJobsQuery, orders: QueueOrders) -> tuple[tuple[WireJob, ...], Pagination]:
-    """The queues are in order; where each job stands is found out for those of the page alone, unless states are asked for."""
+    """The queues are in order; the state of a job is determined for the page only, unless the query filters by state."""
     queues = {pool: orders.of(pool, snapshot) for pool, snapshot in seen.snapshots.items()}
     standing = _Standings(seen, {pool: queue.order for pool, queue in queues.items()})
     rows = _rows(seen, query, queues, standing)
@@ -133,7 +133,7 @@ def _rows(seen: _Seen, query: GetJobsQuery, queues: Mapping[PoolName, PoolQueue]
 
 
 class _Standings:
-    """Where jobs stand, each as it is asked for."""
+    """The states of jobs, computed on demand."""
 
     def __init__(self, seen: _Seen, order: Mapping[PoolName, JobOrder]) -> None:
         self._seen = seen
@@ -164,7 +164,7 @@ def _without_pool(job: Job, experiment: Experiment | None) -> JobStanding | None
 
 
 def _reasons(seen: _Seen, rows: Sequence[tuple[Job, JobStanding | None]]) -> dict[JobId, str]:
-    """Of the rows of which nothing runs, as `explain` says it. For each pool with such rows it decides twice at most."""
+    """The reasons of the rows of which nothing runs, as in `explain`. It takes at most two decisions for each pool."""
     reasons: dict[JobId, str] = {}
     waiting: dict[PoolName, list[JobId]] = {}
     for job, standing in rows:
@@ -221,7 +221,7 @@ class _StatsQuery:
 
 
 async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
-    """Of a pool that there is not, there is nothing to tell."""
+    """Empty for a pool that does not exist."""
     asked = call.query(_StatsQuery).resource_pools
     names = [name for name in asked or sorted(call.api.engine.pools) if PoolName(name) in call.api.engine.pools]
     snapshots = [(name, call.api.engine.snapshot(PoolName(name))) for name in names]
@@ -236,7 +236,7 @@ async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
 
 
 async def update(call: Call, _: None) -> Empty:
-    """Each change by itself; those that are refused are named together, the others are made, and the answer says so."""
+    """Each change by itself; the error lists the refused ones together, the others are made, and the answer lists them."""
     request = await call.body(UpdateJobQueueRequest)
     refused: list[str] = []
     forbidden = 0

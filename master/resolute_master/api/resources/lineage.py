@@ -26,7 +26,7 @@ async def _reporting(call: Call) -> Trial:
 
 
 async def report(call: Call, trial: Trial) -> ReportTrialSourceInfoResponse:
-    """Said again, it changes nothing."""
+    """A repetition changes nothing."""
     info = (await call.body(ReportTrialSourceInfoRequest)).trial_source_info
     if info.model_id is not None or info.model_version is not None:
         raise FailedPrecondition("modelId: there is no model registry yet; name the checkpoint alone")

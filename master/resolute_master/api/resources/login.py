@@ -22,7 +22,7 @@ from resolute_master.domain.user import User
 
 
 async def login(call: Call, _: None) -> web.Response:
-    """Unknown user and wrong password cannot be told apart, neither by the answer nor by its time."""
+    """Answer and response time do not distinguish an unknown user from a wrong password."""
     request = await call.body(LoginRequest)
     if not request.username:
         raise InvalidInput("username: must not be empty; give the name of a user")

@@ -31,7 +31,7 @@ PAGE = 1000
 """Lines read at a time."""
 
 LISTENER_CHECK_S = 10.0
-"""A follower without news looks so often whether anybody still listens."""
+"""Interval at which a stream without news checks its client."""
 
 Item = Callable[[LogRecord], object]
 

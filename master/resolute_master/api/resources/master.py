@@ -124,7 +124,7 @@ async def _log_lines(call: Call, query: MasterLogsQuery) -> AsyncGenerator[Any, 
 
 
 async def wait_for_news(call: Call, news: asyncio.Event, check_s: float = 10.0) -> None:
-    """Until there is news; looks from time to time whether anybody still listens."""
+    """Wait for news; checks at intervals whether the client is still connected."""
     while not news.is_set() and not call.gone:
         try:
             async with asyncio.timeout(check_s):

@@ -44,16 +44,16 @@ from resolute_master.store.metric_chunks import NUMBER, Chunk, whole
 from resolute_master.store.metric_rows import TRAINING, VALIDATION
 
 PERIOD_S = 30
-"""Between two looks, unless the caller says otherwise."""
+"""Default interval between two polls."""
 
 SAMPLED_TRIALS = 25
-"""Of a sample, unless the caller says otherwise."""
+"""Default size of a sample."""
 
 MAX_MARGIN = 1_000
 """Batches before and after those of a snapshot in which a report counts as one of them."""
 
 LISTENER_CHECK_S = 10.0
-"""A stream without news looks so often whether anybody still listens."""
+"""Interval at which a stream without news checks its client."""
 
 TRIALS_AT_ONCE = 200
 """Trials whose chunks are read in one look into the store."""

@@ -27,7 +27,7 @@ from resolute_master.domain.agent import Agent
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 EXPORTER_PORT = 9400
-"""Of NVIDIA's DCGM exporter, which tells of the GPUs of a machine; `?port=` names another exporter's."""
+"""Of NVIDIA's DCGM exporter for the GPUs of a machine; `?port=` names another exporter's."""
 
 Read = Callable[[ApiContext, web.Request], Awaitable[web.Response]]
 
@@ -39,7 +39,7 @@ async def metrics(api: ApiContext, request: web.Request) -> web.Response:
 
 
 async def targets(api: ApiContext, request: web.Request) -> web.Response:
-    """One group of one target an agent that is connected and has told its address."""
+    """One group of one target per connected agent with a known address."""
     asked = request.query.get("port", str(EXPORTER_PORT))
     if not (asked.isascii() and asked.isdigit() and len(asked) <= 5 and 0 < int(asked) < 65536):
         raise InvalidInput(

@@ -1,7 +1,6 @@
-"""Calls of the contract that this master does not serve yet, so that it can say so.
-
-Without them the path of one call is taken for the parameter of another: `POST /api/v1/experiments/continue` would be told to use
-the methods of `/api/v1/experiments/{experimentId}`, and `GET /api/v1/tasks/count` that there is no task 'count'.
+"""Calls of the contract that this master does not serve yet, with an error that says so. Without them, the path of one call would
+match the parameter of another: `POST /api/v1/experiments/continue` would be referred to the methods of
+`/api/v1/experiments/{experimentId}`, and `GET /api/v1/tasks/count` that there is no task 'count'.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ METHODS_BY_PATH = {
     "/resources/allocation/aggregated": "GET",
     "/resources/allocation/allocations-csv": "GET",
 }
-"""Without those of the original's enterprise edition: to clients a 404 there says which edition they talk to."""
+"""Without those of the original's enterprise edition: clients detect the edition by a 404 there."""
 
 
 async def refuse(call: Call, _: None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Resource pools as they are configured and as they stand."""
+"""Resource pools: their configuration and state."""
 
 from __future__ import annotations
 

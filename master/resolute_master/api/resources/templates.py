@@ -84,7 +84,8 @@ async def create_named(call: Call, name: str) -> WireTemplate:
 
 
 async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
-    """One that is there is changed by who may change it; what is stored then is refused if it has come or gone meanwhile."""
+    """An existing template may be changed by the callers with that right; the change is refused if it was created or removed
+    meanwhile."""
     before = call.api.engine.state.get(Template, call.text("templateName"))
     if before is not None:
         await allow(call, Action.CONTROL_TEMPLATES, before)

@@ -48,7 +48,7 @@ def _check_external_id(text: str, key: str) -> None:
 
 
 async def put_experiment(call: Call, _: None) -> PutExperimentResponse:
-    """Asked for again, the experiment that is there is given, whatever the configuration says now."""
+    """A repeated request returns the existing experiment, whatever the configuration."""
     name = call.text("externalExperimentId")
     _check_external_id(name, "externalExperimentId")
     named = call.api.engine.state.get(ExternalExperiment, name)

@@ -96,7 +96,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
 
 
 async def _explained_end(call: Call, job: Job, experiment: Experiment | None) -> ExplainJobResponse:
-    """Of an experiment that failed, as its log says it."""
+    """Of a failed experiment, as in its log."""
     if experiment is None and job.experiment_id is not None:
         experiment = await call.api.store.experiment(job.experiment_id)
     answer = ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=reason_to_idle(job, experiment))
@@ -123,7 +123,7 @@ def _held(explained: ExplainJobResponse, hold: str) -> ExplainJobResponse:
 
 
 async def _start(call: Call, allocation: AllocationId) -> JobStart | None:
-    """None when it has started, or has gone, while the estimate was made."""
+    """None when it has started or ended during the estimate."""
     api = call.api
     waiting = api.engine.state.get(Allocation, allocation)
     if waiting is None:

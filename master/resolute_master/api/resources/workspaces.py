@@ -225,7 +225,7 @@ async def patch(call: Call, workspace: Workspace) -> PatchWorkspaceResponse:
 
 
 async def _account(call: Call, group: AgentUserGroup | None) -> tuple[AgentUser | None, bool]:
-    """As `agent_users.asked`, for those who may choose it."""
+    """As `agent_users.asked`, for callers with that right."""
     if group is not None:
         await allow(call, Action.LINK_AGENT_USER)
     return agent_users.asked(group)
@@ -238,7 +238,7 @@ def _refuse_unavailable(given: Mapping[str, object]) -> None:
 
 
 def _pool(call: Call, key: str, name: str | None) -> PoolName | None:
-    """An empty name stands for the cluster's default."""
+    """An empty name means the cluster's default."""
     if not name:
         return None if name is None else PoolName("")
     if name not in call.api.engine.pools:

@@ -246,7 +246,7 @@ def _command(
 
 
 async def _mention(call: Call, id_: ExperimentId, notes: tuple[str, ...]) -> None:
-    """Keys that are accepted without effect are said so where the user looks first: in the log of the task."""
+    """Keys that are accepted without effect are listed where users look first: in the log of the task."""
     trials = call.api.engine.state.find(Trial, "trials_of_experiment", id_)
     records = [
         LogRecord(

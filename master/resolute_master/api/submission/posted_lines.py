@@ -85,7 +85,7 @@ def _at_one_go(decode: Callable[[bytes], list[Line]], raw: bytes) -> list[Line] 
 
 
 async def _carefully(read: Any, raw: bytes) -> Sequence[TaskLog]:
-    """By the general codec: it says what is wrong where, and takes other forms of the same values."""
+    """By the general codec, which locates errors and accepts other forms of the same values."""
     lines: Sequence[TaskLog] = await asyncio.to_thread(read, raw) if len(raw) > THREAD_ABOVE_BYTES else read(raw)
     return lines
 
