@@ -1,7 +1,7 @@
 """The agent: feeds events into `state.step` and carries its effects out, over injected ports.
 
-One task owns the state and handles events in order; everything that takes time runs beside it and comes back as an
-event. The simulator builds this very class over an in-memory link and the scripted runtime.
+One task owns the state and handles events in order; everything that takes time runs concurrently and returns as an event. The
+simulator builds this very class over an in-memory link and the scripted runtime.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ DISK_FULL_S = 0.5
 """On a full disk the agent tries this often to save what it knows; see `Agent._handle`."""
 
 SILENCE_HEARTBEATS = 4
-"""A master that misses this many answers is gone, whatever the socket says; at least `SILENCE_LEAST_S`."""
+"""A master that misses this many answers counts as disconnected, whatever the state of the socket; at least `SILENCE_LEAST_S`."""
 SILENCE_LEAST_S = 10.0
 
 
 class AgentRefused(PermissionDenied):
-    """The master does not take this agent; the message says what to do."""
+    """The master refuses this agent; the message has a remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Agent:
         look_again: LookAgain | None = None,
         heard: Callable[[], None] = lambda: None,
     ) -> None:
-        """`heard` is called at each word of a master that keeps this agent."""
+        """`heard` is called for each message of a master that accepts this agent."""
         self._setup = setup
         self._connector = connector
         self._runtime = runtime
@@ -185,7 +185,7 @@ class Agent:
     # ------------------------------------------------------------------------------------------ events and effects
 
     async def _found(self) -> tuple[core.Found, ...]:
-        """What the runtime still has; of what failed meanwhile, with what it said last."""
+        """The runtime's containers; for those that have failed meanwhile, with the end of their output."""
         return tuple(
             found
             if found.exit is None
@@ -398,7 +398,7 @@ class Agent:
         self._events.put_nowait(core.DevicesSeen(devices=devices))
 
     async def _use(self, connection: Connection) -> None:
-        """Serve one connection until it is gone."""
+        """Serve one connection until it is closed."""
         self._outgoing = asyncio.Queue()
         self._asked.clear()
         self._close_link.clear()
@@ -492,12 +492,12 @@ class Agent:
         return self._clock.monotonic(), self._clock.now()
 
     def _lease_renewed(self) -> None:
-        """An answer came: the lease counts from its question, which the master cannot have heard earlier."""
+        """An answer arrived: the lease counts from its request, which the master cannot have received earlier."""
         if self._asked:
             self._lease_from = self._asked.popleft()
 
     def _lease_left_s(self, lease_s: float) -> float:
-        """What is left of the lease. Both clocks are asked: the monotonic one stands still while a machine sleeps."""
+        """The rest of the lease, by both clocks: the monotonic one stops while a machine sleeps."""
         monotonic, wall = self._lease_from
         passed_s = max(self._clock.monotonic() - monotonic, (self._clock.now() - wall).total_seconds())
         return max(0.0, lease_s - passed_s)

@@ -17,7 +17,7 @@ MASTER_CERT = "etc/ssl/master.crt"
 """In a run directory: the authority of an https master."""
 
 NO_VERIFICATION = "noverify"
-"""What tasks are told instead of a file where the agent trusts any certificate."""
+"""The value that tasks get instead of a file where the agent trusts any certificate."""
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -31,7 +31,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
 
 
 def trust_environment(*, has_cert: bool, skip_verify: bool, cert_name: str) -> dict[str, str]:
-    """What tasks are told of an https master's certificate; nothing where the machine trusts it by itself."""
+    """The certificate of an https master for tasks; empty where the machine trusts it by itself."""
     variables = {"DET_MASTER_CERT_FILE": f"{RUN_DIR}/{MASTER_CERT}"} if has_cert else {}
     if skip_verify:
         variables["DET_MASTER_CERT_FILE"] = NO_VERIFICATION

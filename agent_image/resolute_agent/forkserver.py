@@ -36,7 +36,7 @@ LAUNCHER = "resolute.launch"
 MAX_REQUEST_BYTES = 128 * 1024
 
 MARK_ROOM = 128
-"""A container's id is at most so long: see `supervisor.MARK`."""
+"""Maximum length of a container's id: see `supervisor.MARK`."""
 
 
 def environment_of(environ: dict[str, str], package_roots: list[str]) -> dict[str, str]:

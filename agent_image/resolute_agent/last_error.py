@@ -1,6 +1,5 @@
-"""What a failed task said last: the traceback that ended it, or its last words.
-
-Read from the end of its output when it has ended, so it is known however often the agent was started anew meanwhile.
+"""The error of a failed task: the traceback that ended it, or its last lines. It is read from the end of the output when the task
+has ended, so restarts of the agent do not matter.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ LAST_WORDS = 5
 BEGINNING = "Traceback (most recent call last):"
 _PREFIX = re.compile(r"(?:\[rank[=\d]+\]:? ?)?(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL): )?")
 _SUMMARY = "ChildFailedError"
-"""What torch's launcher raises when a worker has failed: the worker's own traceback says more."""
+"""Errors of torch's launcher after the failure of a worker: the worker's own traceback has more details."""
 
 
 class Traceback:
-    """Follows the lines of one stream and says of each whether it belongs to a traceback."""
+    """Follows the lines of one stream and detects those of a traceback."""
 
     def __init__(self) -> None:
         self._inside = False
@@ -57,7 +56,7 @@ def last_error(stderr: bytes, stdout: bytes) -> str:
 
 
 def with_last_error(exit: Exit, runtime: Runtime, container_id: str) -> Exit:
-    """The end of a container that failed by itself, with what it said last."""
+    """The end of a container that failed by itself, with the end of its output."""
     if exit.failure is not FailureKind.CONTAINER_FAILED or not exit.code:
         return exit
     stderr, stdout = (_tail(runtime, container_id, stream) for stream in ("stderr", "stdout"))

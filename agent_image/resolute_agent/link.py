@@ -1,7 +1,7 @@
-"""The link to the master: a port, its framing, its back-off and an in-memory pair that obeys it.
+"""The link to the master: a port, its framing, its back-off and an in-memory pair that implements it.
 
-A frame is one JSON object, `{"type": <class name>, "body": {...}}`. The agent connects, sends `Hello` first, and both
-sides then speak in any order. A connection is used by one reader and one writer.
+A frame is one JSON object, `{"type": <class name>, "body": {...}}`. The agent connects and sends `Hello` first; then both sides
+send in any order. A connection is used by one reader and one writer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BACKOFF_CAP_S = 30.0
 
 
 class LinkClosed(ResoluteError):
-    """The connection is gone, or could not be made; the text says why."""
+    """The connection is closed, or could not be made; the text is the reason."""
 
 
 class FrameError(ResoluteError):
@@ -35,7 +35,7 @@ class FrameError(ResoluteError):
 
 
 class Connection(Protocol):
-    """One connection. Every method raises `LinkClosed` once it is gone."""
+    """One connection. Every method raises `LinkClosed` once it is closed."""
 
     @property
     def local_address(self) -> str:

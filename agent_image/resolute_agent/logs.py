@@ -265,7 +265,7 @@ class LogShipper:
             self._close_batch()
 
     async def close(self) -> None:
-        """Stop to read; the stored offsets say where to continue."""
+        """Stop reading; the stored offsets define where to continue."""
         for container_id in sorted(self._sources):
             await self.detach(container_id)
 

@@ -46,7 +46,7 @@ HEARD = "heard"
 """Touched in the state directory at each message of a master, so that the parent process detects a machine without one."""
 
 LOOK_AGAIN_S = 20.0
-"""A tool that is asked again while the agent serves may take so long."""
+"""Time limit of a tool that runs again while the agent serves."""
 
 
 def lock_state_dir(directory: Path) -> TextIO:
@@ -131,7 +131,7 @@ def _devices(settings: AgentSettings, limit_s: float = TOOL_TIMEOUT_S) -> tuple[
 
 
 async def runtime_of(settings: AgentSettings) -> Runtime:
-    """What the settings say that containers are run by."""
+    """The runtime of the settings."""
     if settings.runtime == "scripted":
         return ScriptedRuntime()
     if settings.runtime == "docker":
@@ -174,7 +174,7 @@ async def serve(
     open_runtime: Callable[[AgentSettings], Awaitable[Runtime]] = runtime_of,
     open_memory: Callable[[Path], Memory] = FileMemory,
 ) -> int:
-    """Run the agent; the exit code says whether its machine is to end (`EXIT_MACHINE_ENDS`) or not (0)."""
+    """Run the agent; the exit code determines whether its machine ends (`EXIT_MACHINE_ENDS`) or not (0)."""
     clock = SystemClock()
     ids = SystemIds()
     devices = _devices(settings)

@@ -1,4 +1,4 @@
-"""The values that an agent's decisions are made of: what it knows, what it hears, what it is to do.
+"""The values of an agent's decisions: its state, events and effects.
 
 Frozen, without rules: the rules are in `state`.
 """
@@ -45,8 +45,8 @@ class Identity:
 class ContainerRecord:
     """One container that the agent answers for.
 
-    `ended` is how it ended, known before its last output has been shipped; `exit` is what was reported. `launched` says
-    that the runtime was told of it. An unwanted container is being killed and will be forgotten without a report.
+    `ended` is how it ended, known before its last output has been sent; `exit` is the reported one. `launched`: the runtime has
+    its order. An unwanted container is being killed and will be forgotten without a report.
     """
 
     container_id: str
@@ -152,7 +152,7 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkClosed:
-    """The connection is gone; containers continue."""
+    """The connection is closed; containers continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class NoticeSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterLost:
-    """No word from a master for longer than an elastic machine is to wait."""
+    """No message from a master for longer than the limit of an elastic machine."""
 
     after_s: float
 
@@ -252,7 +252,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainLogs:
-    """Ship what is left of an ended container's output, then say `LogsDrained`."""
+    """Send the rest of an ended container's output, then report `LogsDrained`."""
 
     container_id: str
     allocation_id: str
@@ -285,7 +285,7 @@ class TellTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseLink:
-    """Begin anew with the master: it said no for now, or what the agent told of itself is no longer true."""
+    """Register again with the master: it refused for now, or the agent's facts have changed."""
 
     reason: str
 

@@ -17,7 +17,7 @@ from typing import Any
 
 _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 38, 47, 4
 _MOST_CAPABILITIES = 64
-"""The kernel keeps them in 64 bits; it says `EINVAL` for those that it does not have."""
+"""The kernel keeps them in 64 bits; it returns `EINVAL` for those that it does not have."""
 
 UMASK = 0o022
 """Of a task: its files are world-readable, as every user may read a checkpoint through the master."""

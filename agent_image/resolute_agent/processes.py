@@ -18,7 +18,7 @@ def is_alive(pid: int, started: int | None) -> bool:
 
 
 def send_signal(pid: int, started: int | None, number: signal.Signals) -> bool:
-    """Signal that very process; False when it is gone."""
+    """Signal exactly that process; False when it has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -35,7 +35,7 @@ def send_signal(pid: int, started: int | None, number: signal.Signals) -> bool:
 
 
 def number_inside(pid: int) -> int | None:
-    """The number that a process has in its own PID namespace; None when it is gone."""
+    """The number that a process has in its own PID namespace; None when it has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             numbers = next((line.split()[1:] for line in file if line.startswith("NSpid:")), [str(pid)])

@@ -21,7 +21,7 @@ class Reach:
 
 
 def reach_of(settings: AgentSettings) -> Reach:
-    """The agent's own paths are state that no task reaches, and so is what else it was told to hide."""
+    """The agent's own paths and further configured ones, which no task may reach."""
     state = {
         settings.state_dir: "the state of the agent",
         settings.docker_host.removeprefix("unix://"): "the socket of the container engine",

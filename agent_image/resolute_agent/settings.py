@@ -27,7 +27,7 @@ class AgentSettings:
     """Everything that can be configured of an agent.
 
     `state_dir` belongs to this agent alone. `container_master_url` is the master as tasks reach it, when that differs
-    from `master_url`. `master_timeout_s`: a machine that hears from no master for this long ends itself (`None`: it
+    from `master_url`. `master_timeout_s`: a machine without an answer from a master for this long ends itself (`None`: it
     waits for ever); `reconnect_cap_s` is the longest pause between two attempts to reach it. `notice_file` or
     `notice_url` is where an interruption is announced, or `notice_metadata` names the cloud whose metadata service does it.
     `join_token_file` holds the token that `join_token` is otherwise.

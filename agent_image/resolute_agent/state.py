@@ -227,7 +227,7 @@ def _without(state: AgentState, container_id: str) -> AgentState:
 def _report(
     state: AgentState, record: ContainerRecord, to: ContainerState, now: datetime, *, exit: Exit | None = None
 ) -> Step:
-    """Move the record on and tell the master, now or after the next welcome."""
+    """Update the record and report to the master, now or after the next welcome."""
     sequence = state.sequence + 1
     record = replace(record, state=to, sequence=sequence, at=now, exit=exit, address=state.address)
     state = _with(replace(state, sequence=sequence), record)
@@ -239,7 +239,7 @@ def _sending(state: AgentState, message: AgentMessage) -> tuple[Effect, ...]:
 
 
 def _booted(state: AgentState, found: tuple[Found, ...], now: datetime) -> Step:
-    """Bring both sides together: the runtime knows what lives, the records what is owed."""
+    """Reconcile both sides: the runtime knows the live containers, the records the pending reports."""
     effects: tuple[Effect, ...] = ()
     still_there = {item.container_id: item for item in found}
     for record in _sorted(state):
@@ -480,7 +480,7 @@ def _acknowledged(state: AgentState, sequence: int) -> Step:
 
 
 def _end(state: AgentState, reason: str, now: datetime) -> Step:
-    """Kill everything; `step` says `End` once nothing lives."""
+    """Kill everything; `step` emits `End` once no container lives."""
     if state.ending is not None:
         return state, ()
     state = replace(state, ending=reason)

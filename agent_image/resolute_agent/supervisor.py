@@ -67,7 +67,7 @@ Program = Callable[[list[str]], int]
 """The `main` of a module that is imported already: takes arguments, returns the exit code."""
 
 MARK = "DET_CONTAINER_ID"
-"""The variable that tells, also from outside, which container a process belongs to."""
+"""The variable with the container of a process, which other processes can read."""
 
 STAMP = struct.Struct("<dQ")
 STAMP_EVERY_S = 0.01
@@ -87,16 +87,16 @@ _STUCK_S = 10.0  # how long to insist on the end of processes that do not go (sl
 
 
 class Failed(Exception):
-    """The task could not be started; the text says why."""
+    """The task could not be started; the text is the reason."""
 
 
 def boot_time() -> float:
-    """Seconds since boot, sleep of the machine included: a lease must not stand still with the machine."""
+    """Seconds since boot, sleep of the machine included: a lease must not stop with the machine."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; `None` when it is gone. With the pid it names a process."""
+    """When a process started, in clock ticks since boot; `None` when it has ended. With the pid it names a process."""
     stat = _stat(pid)
     return None if stat is None or stat[0] in ("Z", "X") else int(stat[19])
 
@@ -152,7 +152,7 @@ def write_whole(path: str, data: bytes, *, durable: bool = True) -> None:
 
 
 def disk_is_full(error: OSError) -> bool:
-    """Whether a write failed for want of space, or of what the quota leaves: it may succeed later."""
+    """Whether a write failed for lack of space or quota: it may succeed later."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -340,7 +340,7 @@ class Stream:
     """One output stream on its way from the task's pipe to its file."""
 
     def __init__(self, path: str, stored: Callable[[], int], *, limit: int = MAX_UNSTORED_BYTES) -> None:
-        """`stored` says up to where the master has it."""
+        """`stored` is the offset up to which the master has it."""
         self.stored = stored
         self.known_stored = 0
         self.looked = 0.0
@@ -421,7 +421,7 @@ class Supervisor:
         return os.path.join(self.directory, name)
 
     def run(self, report: int) -> None:
-        """Start the task, say on `report` how that went (`OK`, `STOPPED_BEFORE` or `FAILED` and why), and stay with it."""
+        """Start the task, write the result to `report` (`OK`, `STOPPED_BEFORE` or `FAILED` and why), and supervise it."""
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         self._stay_with_machine()
         launch = read_json(self.path(LAUNCH))
@@ -565,7 +565,7 @@ class Supervisor:
             os.fsync(stream.file)
 
     def finish(self, code: int | None, reason: str, message: str) -> None:
-        """Synced together with what the agent needs to tell whose end it is; a start waits for no disk."""
+        """Synced together with the data by which the agent identifies the container; a start waits for no disk."""
         sync(self.path(SPEC))
         end = {"code": code, "reason": reason, "message": message.strip()}
         write_waiting(self.path(EXIT), json.dumps(end).encode(), until=lambda: self.machine_died)

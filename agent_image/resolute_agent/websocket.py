@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
 SEND_TIMEOUT_S = 30.0
-"""A peer that takes nothing for this long is gone, whatever TCP believes."""
+"""A peer that reads nothing for this long counts as disconnected, whatever the state of TCP."""
 
 PATH = "/agents/link"
 

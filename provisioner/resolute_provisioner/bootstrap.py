@@ -41,10 +41,10 @@ class MachineBoot:
     join_token: str
     """Proves to the master that this machine was launched by it, until its agent has a secret of its own. Never logged."""
     artificial_slots: int = 0
-    """So many slots of a made-up device; 0 leaves the detection of devices to the agent."""
+    """Number of slots of an artificial device; with 0 the agent detects devices."""
     slot_type: str = "auto"
     master_timeout_s: float = 600.0
-    """A machine that cannot reach its master for so long ends itself."""
+    """A machine that cannot reach its master for this long ends itself."""
     agent_options: Mapping[str, object] = field(default_factory=dict)
     """Further keys of the agent's own settings; the fields above win over them."""
 
@@ -104,7 +104,7 @@ class HostSetup:
     master_cert: str = ""
     """PEM of the authority that vouches for an https master; empty trusts what the machine trusts."""
     boot_timeout_s: float = 1200.0
-    """A machine whose agent has not heard from its master so long after the start of the script ends itself."""
+    """A machine whose agent has had no answer from its master this long after the start of the script ends itself."""
 
     def __post_init__(self) -> None:
         if self.log_driver and not self.agent_image:

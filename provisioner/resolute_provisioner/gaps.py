@@ -29,9 +29,9 @@ LENGTHS_S: tuple[float, ...] = (
 FADING = 0.98
 """By this the counts of an offer are multiplied with each new gap."""
 PRIOR = 0.25
-"""So many gaps of each length count as seen before any was: without experience a machine is kept for about a minute."""
+"""Number of assumed gaps of each length before any observation: without observations a machine is kept for about a minute."""
 WAIT_WORTH = 0.25
-"""A second in which work waits for a boot counts as so many seconds of the machine."""
+"""Weight of a second in which work waits for a boot, in seconds of the machine."""
 MOST_ENDED = 64
 """Machines given back whose gaps are not over, of one offer; of more the oldest count as never used again."""
 
@@ -43,7 +43,7 @@ class Gaps:
     counts: tuple[float, ...] = ()
     """By length, as `LENGTHS_S` and one more; empty: none was seen."""
     given_back: tuple[datetime, ...] = ()
-    """Since when each machine had been idle that was given back and in whose stead none was launched yet, the oldest first."""
+    """For each released machine without a replacement yet, since when it had been idle, the oldest first."""
 
 
 NONE_SEEN = Gaps()

@@ -19,14 +19,14 @@ class Market(StrEnum):
 
 
 class Intent(StrEnum):
-    """What we want of an instance. It only ever moves from RUN to STOP."""
+    """The intent for an instance. It only moves from RUN to STOP."""
 
     RUN = "run"
     STOP = "stop"
 
 
 class Observed(StrEnum):
-    """The cloud's word about an instance; UNKNOWN until it has said anything."""
+    """The state of an instance that the cloud reports; UNKNOWN before the first report."""
 
     UNKNOWN = "unknown"
     PENDING = "pending"
@@ -74,21 +74,21 @@ class Offer:
     price_per_hour: float | None = None
     """In the currency of the account; None when it is not known."""
     price_source: str = ""
-    """Where that price comes from and of when it is, for people."""
+    """Source and time of that price, for display."""
     price_is_fixed: bool = False
-    """The operator's own word, which goes before the cloud's price of the moment; also of what is paid for already."""
+    """The price is the operator's, which takes precedence over the cloud's current price, also for running machines."""
     max_price_per_hour: float | None = None
     """Nothing dearer is bought; None leaves it to the cloud."""
     region: str = ""
     family: str = ""
-    """Offers of one family share a quota of the account; empty stands for the offer alone."""
+    """Offers of one family share a quota of the account; empty means the offer alone."""
     reservation: str = ""
     """Capacity that is reserved, and paid for, under this name."""
     slot_type: str = "auto"
-    """As in `MachineBoot` (auto, cuda, rocm, cpu, none), or `artificial`: as many slots of a made-up device as `slots`
-    says, for machines that are no cloud's and for accelerators that the agent cannot enumerate (Trainium)."""
+    """As in `MachineBoot` (auto, cuda, rocm, cpu, none), or `artificial`: `slots` slots of an artificial device, for machines
+    outside of clouds and for accelerators that the agent cannot enumerate (Trainium)."""
     accelerator: str = ""
-    """Kind of accelerator, in the cloud's own word where it has to be named in a request."""
+    """Kind of accelerator, the cloud's own name where a request needs it."""
     accelerators: int = 0
     vcpus: int | None = None
     memory_gib: float | None = None
@@ -123,7 +123,7 @@ class PoolLaunch:
     at: datetime
     """When the cloud had answered."""
     failures: int
-    """So many launches in a row have failed with this one; 0: it succeeded."""
+    """Number of consecutive failed launches including this one; 0: it succeeded."""
     again_at: datetime | None = None
     """After a failure: the first moment at which the pool could ask again, as it was known then; None: at once."""
 
@@ -139,7 +139,7 @@ class OfferBelief:
     quota_until: datetime | None = None
     """Do not ask before: the account's quota is used up."""
     misconfigured: str = ""
-    """What the cloud said of our request; non-empty stops asking until `risk.forget`."""
+    """The cloud's error about our request; if not empty, there are no requests until `risk.forget`."""
     consecutive_boot_failures: int = 0
     """Machines in a row that were launched and never joined, or joined with too few slots for the work that they were for."""
     brought: str = ""
@@ -160,7 +160,7 @@ class OfferBelief:
     join_time_s: float | None = None
     """Moving average of seconds from the request to the agent's first connection."""
     price_per_hour: float | None = None
-    """The cloud's price of the moment, which goes before the configured one; None when it was never told."""
+    """The cloud's current price, which takes precedence over the configured one; None if unknown."""
     price_as_of: datetime | None = None
     price_source: str = ""
     seen: Evidence = Evidence()
@@ -172,12 +172,12 @@ class OfferBelief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotFallback:
-    """When work without a deadline leaves spot for on demand, and when it comes back."""
+    """When work without a deadline moves from spot to on demand, and when it returns."""
 
     after_s: float = 0.0
-    """So long it waits for a spot machine before one on demand will do."""
+    """Time that it waits for a spot machine before it may use one on demand."""
     return_after_s: float | None = None
-    """After so long on demand it moves back to spot when that is to be had; None: it stays."""
+    """Time on demand after which it returns to available spot; None: it stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class Consolidation:
     margin: float = 2.0
     """Minimum ratio of the expected saving of a move to its cost."""
     restart_s: float = 120.0
-    """Assumed of a move: the work's slots are paid for so long without progress."""
+    """Assumed cost of a move: time for which the work's slots are paid without progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ class Disruption:
     """How much of the work that runs may be disturbed for the sake of money. See `disruption`."""
 
     max_per_hour: int | None = None
-    """So many machines with work are given back in an hour at most; None is no limit."""
+    """Maximum number of machines with work that are released in an hour; None is no limit."""
     windows: tuple[Window, ...] = ()
     """Only within one of these; empty is always."""
 
@@ -214,7 +214,7 @@ class Disruption:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpaid:
     """Number of further machines of this offer that the budget covers for long enough to be useful; 0 is none. `until` is when
-    there is money again, None: when a person gives some."""
+    the budget has funds again, None: when an operator raises it."""
 
     offer_id: str
     machines: int
@@ -231,27 +231,27 @@ class PoolScaling:
     min_instances: int = 0
     max_instances: int = 5
     idle_timeout_s: float = 1200.0
-    """A machine without work for so long is given back (`max_idle_agent_period`)."""
+    """A machine without work for this long is released (`max_idle_agent_period`)."""
     idle_learnt: bool = False
-    """It is given back sooner where the pool's own gaps say that it is not worth its price for so long. See `gaps`."""
+    """It is released sooner if, by the pool's own gaps, it is not worth its price for that time. See `gaps`."""
     max_idle_cost: float | None = None
     """A machine without work is kept longer than that as long as its idle time has cost less: cheap machines stay warm longer."""
     boot_timeout_s: float = 1200.0
-    """A machine that has not joined so long after its launch is replaced (`max_agent_starting_period`)."""
+    """A machine that has not joined this long after its launch is replaced (`max_agent_starting_period`)."""
     reconnect_wait_s: float = 25.0
-    """A machine whose agent is out of contact counts as capacity for so long (`agent_reconnect_wait`)."""
+    """Time for which a machine whose agent is out of contact counts as capacity (`agent_reconnect_wait`)."""
     disconnect_timeout_s: float = 600.0
-    """A machine whose agent is out of contact for so long is given back."""
+    """A machine whose agent is out of contact for this long is released."""
     drain_timeout_s: float = 600.0
-    """A machine that is being drained is given back after so long even when work remains on it."""
+    """A draining machine is released after this time even if work remains on it."""
     gang_hold_s: float = 30.0
-    """A machine that came for a gang is kept so long after its launch while other members are refused."""
+    """Time after its launch for which a machine of a gang is held while other members are refused."""
     max_aux_per_instance: int = 100
     """How many gangs without slots one machine takes."""
     launch_error_timeout_s: float = 0.0
-    """So long the pool remembers a failed launch; 0: it counts none. See `launch_errors`."""
+    """Time for which the pool counts a failed launch; 0: it counts none. See `launch_errors`."""
     launch_error_retries: int = 0
-    """So many failed launches in a row are tried again before the pool gives up for that time."""
+    """Number of consecutive failed launches that are retried before the pool gives up for that time."""
     spot_fallback: SpotFallback = SpotFallback()
     consolidation: Consolidation | None = None
     """None moves nothing."""
@@ -262,7 +262,7 @@ class PoolScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceNotice:
-    """The machine said that it will go away. `deadline` None: soon, at an unknown time."""
+    """A notice of the machine. `deadline` None: soon, at an unknown time."""
 
     kind: NoticeKind
     deadline: datetime | None
@@ -286,7 +286,7 @@ class Resident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
-    """One recorded machine as a decision sees it: what we intend, what the cloud says, whether its agent is there.
+    """One recorded machine as a decision sees it: the intent, the cloud's state, and the agent's connection.
 
     "Starting too long", "idle" and "lost" are derived from these and `now`; they are never stored. Instances whose
     `observed` is GONE may be passed and are ignored.
@@ -323,11 +323,11 @@ class InstanceView:
     draining_since: datetime | None = None
     """Set while nothing new may be placed there because a plan asked for a drain."""
     disabled: bool = False
-    """A person has closed it to new work. A machine of which only some slots are closed has fewer `slots`."""
+    """An operator has disabled it for new work. A machine with some disabled slots has fewer `slots`."""
     reserved_for: tuple[str, ...] = ()
     """Tokens of the gangs it was launched for: a preference, never a lock."""
     successor_markets: frozenset[Market] = frozenset(Market)
-    """Where a replacement for it is bought when it has told of its end."""
+    """The market on which its replacement is bought after a notice."""
 
     @property
     def occupied(self) -> bool:

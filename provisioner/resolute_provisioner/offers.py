@@ -32,14 +32,14 @@ class Purchase:
     attached: bool = False
     """The accelerators are no part of the type and have to be named."""
     region: str = ""
-    """Of zones whose name does not tell it."""
+    """Of zones whose name does not contain it."""
     zones: tuple[str, ...] = ("",)
     """An empty one leaves the choice to the cloud."""
     markets: tuple[Market, ...] = (Market.ON_DEMAND,)
     slots: int
     slot_type: str
     price: float | None = None
-    """The operator's own, an hour on demand; for reserved capacity what using it costs, which is nothing unless it is said."""
+    """The operator's price per hour on demand; for reserved capacity the price of its use, which is 0 unless it is set."""
     spot_price: float | None = None
     """The operator's own, an hour on the spot market."""
     max_price: float | None = None
@@ -98,7 +98,7 @@ def _name(purchase: Purchase, zone: str, region: str, market: Market) -> str:
 def _configured_price(
     purchase: Purchase, listed: Catalogue | None, region: str, market: Market
 ) -> tuple[float | None, str, bool]:
-    """(price, whose word it is, whether it goes before the cloud's price of the moment)."""
+    """(price, its source, whether it takes precedence over the cloud's current price)."""
     own = purchase.spot_price if market is Market.SPOT else purchase.price
     if own is not None:
         return own, OPERATOR, True
@@ -123,7 +123,7 @@ class Price:
     per_hour: float | None
     """In the currency of the account; None is unknown."""
     source: str
-    """For people: whose word it is."""
+    """For display: its source."""
     as_of: datetime | None = None
     """Its time; None if unknown."""
 

@@ -12,21 +12,21 @@ from resolute_provisioner.model import Offer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePrice:
-    """One price as a cloud told it."""
+    """One price from a cloud."""
 
     offer_id: str
     per_hour: float
     """In the currency of the account."""
     as_of: datetime
-    """Since when the cloud has had this price; where it does not say, when it was asked."""
+    """Since when the cloud has had this price; if it does not report that, the time of the query."""
 
 
 class PriceSource(Protocol):
-    """Tells the prices of the moment. Shipped: `clouds.aws.prices` for AWS, `clouds.fake` for tests."""
+    """Source of current prices. Shipped: `clouds.aws.prices` for AWS, `clouds.fake` for tests."""
 
     @property
     def name(self) -> str:
-        """Where the prices come from, for people: "EC2 spot price history"."""
+        """Source of the prices, for display: "EC2 spot price history"."""
         ...
 
     async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:

@@ -24,11 +24,11 @@ DEFAULT_JOIN_TIME_S = 120.0
 RESTART_S = 180.0
 """What an interruption loses besides the boot: the work since the last checkpoint, and the restore."""
 REFUSAL_DELAY_S = 30.0
-"""A refused request makes the work wait for so long until something else was found or the next try succeeds."""
+"""Time that work waits after a refused request until another offer is found or the next attempt succeeds."""
 BOOT_TIMEOUT_S = 1200.0
-"""A machine that never joins is paid for so long."""
+"""Time for which a machine that never joins is paid."""
 USE_H = 2.0
-"""A machine is in use for about so long."""
+"""Typical time for which a machine is in use."""
 TRUST = 2.0
 """Prior of an offer: this number of granted requests and joined machines."""
 PRIOR_H = 20.0

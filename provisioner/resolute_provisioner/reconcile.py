@@ -28,7 +28,7 @@ _ASKED_AGAIN = (RefusalKind.TRANSIENT, RefusalKind.THROTTLED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceIntent:
-    """One recorded instance that is not known to be gone."""
+    """One recorded instance that is not known to have ended."""
 
     request: LaunchRequest
     intent: Intent
@@ -69,7 +69,7 @@ class LaunchRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceObserved:
-    """The cloud's word about a launched machine has changed. GONE is final."""
+    """The cloud's state of a launched machine has changed. GONE is final."""
 
     instance_id: str
     provider_id: str
@@ -106,14 +106,14 @@ CloudReport = InstanceLaunched | LaunchRefused | InstanceObserved | StrayFound |
 
 
 class InstanceLedger(Protocol):
-    """The recorded instances, as far as the reconciler needs them. The master's engine stands behind it."""
+    """The recorded instances, as far as the reconciler needs them. The master's engine implements it."""
 
     async def intents(self) -> Sequence[InstanceIntent]:
         """Every recorded instance that was not reported GONE or refused, or was found as a stray since; committed state only."""
         ...
 
     async def report(self, report: CloudReport) -> None:
-        """Returns once the report is recorded. Reports may repeat; the newest word wins, and only a stray ends GONE."""
+        """Returns once the report is recorded. Reports may repeat; the newest one applies, and only a stray ends GONE."""
         ...
 
 
@@ -130,14 +130,14 @@ class ReconcileSettings:
     retry_delay_s: float = 1.0
     retry_delay_cap_s: float = 15.0
     throttled_pause_s: float = 1.0
-    """Before each launch once the cloud has said that it is asked too often; doubles with each such word and halves with
-    each launch that is answered."""
+    """Pause before each launch after the cloud has limited the rate; it doubles with each such answer and halves with each
+    answered launch."""
     throttled_pause_cap_s: float = 30.0
     terminate_again_s: float = 15.0
-    """A machine that was ordered to end and is still listed is ordered again after so long."""
+    """Time after which the order to end a machine that is still listed is repeated."""
     vanish_after_s: float = 10.0
-    """A launched machine must be missing from the lists of so long before it counts as gone: its work is started
-    elsewhere then, and one list that lies must not make it run twice."""
+    """Time for which a launched machine must be missing from the lists before it counts as ended: its work is then started
+    elsewhere, and one wrong list must not make it run twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Comparison:
     reports: tuple[CloudReport, ...] = ()
     launch: tuple[InstanceIntent, ...] = ()
     terminate: tuple[str, ...] = ()
-    """Provider ids that are wanted gone and are not."""
+    """Provider ids of machines that should have ended and have not."""
     missing: tuple[str, ...] = ()
     """Instance ids that were launched and are not in the list."""
     in_transition: bool = False
@@ -164,8 +164,8 @@ def compare(
     missed: Collection[str] = (),
 ) -> Comparison:
     """Pure. `listing` must have been taken before `intents` were read: then a listed machine without a row is a stray
-    and not one whose row is still to come. `busy` are instance ids whose launch is under way or has just ended;
-    `missed` those that have been missing for long enough to count as gone when they are missing again."""
+    and not one whose row is still to come. `busy` are instance ids whose launch is in progress or has just ended;
+    `missed` those that have been missing for long enough to count as ended if they are missing again."""
     machines, strays = _match(listing, intents)
     reports: list[CloudReport] = [
         StrayFound(
@@ -376,7 +376,7 @@ class Reconciler:
             self._wake.set()
 
     async def terminate(self, provider_ids: Collection[str]) -> None:
-        """Order machines to end now; the comparison repeats it until they are gone."""
+        """Order machines to end now; the comparison repeats it until they have ended."""
         await self._order_end(tuple(sorted(provider_ids)))
         self._wake.set()
 

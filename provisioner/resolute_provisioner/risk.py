@@ -34,7 +34,7 @@ BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
 REFUSAL_BACKOFF_S = 5.0
 REFUSAL_BACKOFF_CAP_S = 60.0
 """A refused request costs nothing, and capacity that came back unseen is lost: at 300 s a sixteenth of what a scarce zone had,
-at 60 s a seventieth (`benchmarks.spot`). A cloud that is asked too often says so (`THROTTLED`)."""
+at 60 s a seventieth (`benchmarks.spot`). A cloud with too many requests refuses them (`THROTTLED`)."""
 THROTTLED_BACKOFF_S = 15.0
 """The whole account is asked too often: a first pause that lets it recover."""
 QUOTA_STOP_S = 600.0
@@ -48,7 +48,7 @@ JOIN_TIME_WEIGHT = 0.3
 GANG_BACKOFF_S = 60.0
 GANG_BACKOFF_CAP_S = 3600.0
 GANG_MEMORY_S = 7200.0
-"""So long after such a pause another one counts as the first again."""
+"""Time after such a pause after which the next one counts as the first again."""
 HALF_LIFE_S = 24 * 3600.0
 """What was seen a day ago counts half: markets change by the hour, machines are lost by the day."""
 
@@ -74,9 +74,9 @@ def launched(belief: OfferBelief, *, now: datetime) -> OfferBelief:
 def refused(
     belief: OfferBelief, kind: RefusalKind, message: str, *, asked_at: datetime, now: datetime, token: str = ""
 ) -> OfferBelief:
-    """The cloud gave none, at once or by ending what it had begun to give. `asked_at` is when the launch was decided: of
-    several launches decided together, the later refusals say nothing that the first did not, and do not lengthen the
-    back-off. `token` is the launch's own: the jitter is drawn from it."""
+    """The cloud refused for lack of capacity, at once or by ending a machine that it had started. `asked_at` is when the launch
+    was decided: of several launches decided together, the later refusals contain no news, and do not lengthen the back-off.
+    `token` is the launch's own: the jitter is drawn from it."""
     same_wave = (
         belief.consecutive_refusals > 0 and belief.last_refusal_at is not None and asked_at <= belief.last_refusal_at
     )
@@ -135,8 +135,8 @@ def joined(belief: OfferBelief, *, join_time_s: float, now: datetime) -> OfferBe
 
 
 def joined_short(belief: OfferBelief, *, brought: int, promised: int, now: datetime) -> OfferBelief:
-    """A machine's agent connected with fewer slots than the offer has, too few for what the machine was asked for: a device is
-    broken or has no driver, or the configuration says a wrong number. The next one would be as useless."""
+    """A machine's agent connected with fewer slots than the offer has, too few for its request: a device is broken or has no
+    driver, or the configured number is wrong. The next machine would have the same defect."""
     return replace(never_joined(belief, now=now), brought=f"{brought} of {promised}")
 
 
@@ -154,7 +154,7 @@ def never_joined(belief: OfferBelief, *, now: datetime) -> OfferBelief:
 
 
 def ended(belief: OfferBelief, *, exposure_s: float, interrupted: bool, now: datetime) -> OfferBelief:
-    """A machine that had joined is gone, after `exposure_s` of use: the cloud took it back, or we gave it back."""
+    """A machine that had joined has ended, after `exposure_s` of use: the cloud reclaimed it, or the pool released it."""
     seen = weighed(belief.seen, now)
     return replace(
         belief,
@@ -179,7 +179,7 @@ def used_again(belief: OfferBelief, idle_since: datetime, *, now: datetime) -> O
 
 
 def ordered(belief: OfferBelief, end: Termination, *, now: datetime, idle_since: datetime | None = None) -> OfferBelief:
-    """What our own order to end one of its machines says of the offer; an order is given once."""
+    """The lesson for the offer from our own order to end one of its machines; an order is given once."""
     if end.drain:
         return disturbed(belief, now=now) if end.cause in BY_CHOICE else belief
     match end.cause:
@@ -194,15 +194,15 @@ def ordered(belief: OfferBelief, end: Termination, *, now: datetime, idle_since:
 
 
 def repriced(belief: OfferBelief, price_per_hour: float, *, source: str, as_of: datetime) -> OfferBelief:
-    """The cloud told the price of the moment. An older word than the last one changes nothing."""
+    """The cloud has reported a current price. An older one than the last changes nothing."""
     if belief.price_as_of is not None and as_of < belief.price_as_of:
         return belief
     return replace(belief, price_per_hour=price_per_hour, price_source=source, price_as_of=as_of)
 
 
 def forget(belief: OfferBelief) -> OfferBelief:
-    """What blocks the offer is taken back, because its configuration changed or a person asks for another try. What
-    is known of its quality stays."""
+    """Clear the block of the offer, because its configuration changed or an operator requests another attempt. Its learnt quality
+    stays."""
     return replace(
         belief,
         consecutive_refusals=0,
@@ -249,7 +249,7 @@ class Block:
     until: datetime | None
     reason: str
     misconfigured: bool = False
-    """A person has to act."""
+    """An operator has to act."""
 
 
 def block(belief: OfferBelief, now: datetime) -> Block | None:
@@ -352,7 +352,7 @@ def on_probation(belief: OfferBelief | None) -> bool:
 def _spent_families(
     offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime
 ) -> dict[str, tuple[datetime, str, str]]:
-    """Until when, which offer was told, and in which words."""
+    """Until when, the offer that was reported, and the message."""
     spent: dict[str, tuple[datetime, str, str]] = {}
     for offer in offers:
         belief = beliefs.get(offer.offer_id)

@@ -52,7 +52,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What a tool listed. `unusable` says of each GPU that is there and does not work what the driver says of it."""
+    """What a tool listed. `unusable` has the driver's message for each GPU that does not work."""
 
     gpus: tuple[Gpu, ...]
     driver: str = ""
@@ -63,7 +63,7 @@ class Listing:
 
 
 def parse_nvml(text: str) -> Listing | None:
-    """The object that `nvml_listing` prints; None where there is no NVML. Raises `DetectionFailed` with the driver's word."""
+    """The object that `nvml_listing` prints; None where there is no NVML. Raises `DetectionFailed` with the driver's message."""
     try:
         said: Mapping[str, Any] = json.loads(text)
         if "absent" in said:

@@ -64,7 +64,7 @@ def _json(text: str, tool: str, opening: str) -> Any:
 
 
 def _distinct(found: Sequence[Device]) -> tuple[Device, ...]:
-    """By number. Partitions of one board share its id: they are told apart by their numbers."""
+    """By number. Partitions of one board share its id: their numbers distinguish them."""
     count = Counter(device.uuid for device in found)
     named = [
         replace(device, uuid=f"{device.uuid}/{device.index}") if count[device.uuid] > 1 else device for device in found

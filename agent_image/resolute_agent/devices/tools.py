@@ -16,7 +16,7 @@ TOOL_TIMEOUT_S = 60.0
 """Without the persistence daemon a machine of eight GPUs takes up to half a minute to wake its driver."""
 
 KILLED_S = 2.0
-"""A tool that was killed is given so long to be gone; one that hangs inside the driver never is, and is left behind."""
+"""Time for a killed tool to end; one that hangs inside the driver never does, and is abandoned."""
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 _ACCELERATORS = {("0x10de", "0x0302"): "NVIDIA", ("0x1002", "0x1200"): "AMD"}
@@ -39,12 +39,12 @@ _REPAIRS = (
 
 
 class DetectionFailed(ResoluteError):
-    """The machine has devices that cannot be listed; the text says what failed and what to do."""
+    """The machine has devices that cannot be listed; the text has the failure and a remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a tool said, and its exit code."""
+    """The output of a tool, and its exit code."""
 
     command: str
     code: int

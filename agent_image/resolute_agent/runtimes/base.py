@@ -30,7 +30,7 @@ STREAMS = ("stdout", "stderr")
 
 
 class LaunchRefused(ResoluteError):
-    """Such a task cannot run on this machine, now or later; the text says why."""
+    """Such a task cannot run on this machine, now or later; the text is the reason."""
 
 
 class LaunchAborted(ResoluteError):
@@ -38,7 +38,7 @@ class LaunchAborted(ResoluteError):
 
 
 class LaunchFailed(ResoluteError):
-    """The launch did not work this time; the text says why."""
+    """The launch failed this time; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class TaskContext:
     devices: tuple[Device, ...]
     lease_s: float
     address: str = ""
-    """Where tasks on other machines reach this one; empty when the agent has not been told."""
+    """The address for tasks on other machines; empty if the agent has none."""
     master_cert: str = ""
     """PEM of the authority of an https master, for the run directory; empty where the machine trusts it by itself."""
 

@@ -24,7 +24,7 @@ from resolute_agent.runtimes.stamps import StampReader
 log = logging.getLogger(__name__)
 
 NOTICE, NOTICE_PID = "notice.json", "notice.pid"
-"""In a run directory: what the machine was told of its end, and which process wants a signal for it."""
+"""In a run directory: the notice of the machine, and the process that gets a signal for it."""
 
 MAX_NUMBER_BYTES = 32
 """Of `NOTICE_PID`; a pid has fewer digits."""

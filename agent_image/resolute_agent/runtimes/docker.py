@@ -65,7 +65,7 @@ PULL_PAUSES_S = (2.0, 8.0)
 """Between attempts at a pull that may work the next time: a registry that is away for seconds costs no run."""
 
 ENGINE_WAIT_S, ENGINE_PAUSE_S = 30.0, 0.5
-"""A start waits so long for an engine that does not answer: an update of it costs no run, and failures do not storm."""
+"""Time that a start waits for an engine that does not answer: an update of it costs no run, and failures do not storm."""
 
 SWEEP_S = (1.0, 10.0, 60.0)
 """After a start of the agent: what the engine was still making when the last agent died appears within these."""
@@ -266,7 +266,7 @@ class DockerRuntime(ContainerFiles):
     # ----------------------------------------------------------------------------------------------------- afterwards
 
     async def adopt(self) -> tuple[Found, ...]:
-        """Raises `EngineGone` when the engine does not answer: an agent that cannot look must not say what there is."""
+        """Raises `EngineGone` when the engine does not answer: an agent without an answer must not report containers."""
         found = []
         for home in sorted(self._homes.iterdir()):
             if home.suffix == ".gone":
@@ -284,7 +284,7 @@ class DockerRuntime(ContainerFiles):
         return tuple(found)
 
     async def _sweep(self) -> None:
-        """Remove containers of ours that nothing here stands for, or whose end is recorded."""
+        """Remove containers of this agent that have no record here, or whose end is recorded."""
         for name in await self._engine.owned(OWNER_LABEL, str(self._directory)):
             home = self._home(name.removeprefix("resolute-"))
             if (not home.exists() and home.name not in self._starting) or (home / EXIT).exists():

@@ -28,7 +28,7 @@ async def check(host: str, image: str) -> None:
 
 
 def _show(line: str) -> None:
-    """What a person wants to see of a pull: each layer once, when it is there."""
+    """The progress of a pull for users: each layer once, when it is complete."""
     if "complete" in line.lower():
         print(f"  {line}", file=sys.stderr, flush=True)
 

@@ -45,7 +45,7 @@ class EngineError(ResoluteError):
 
 
 class EngineGone(ResoluteError):
-    """The engine does not answer; the text says where it was looked for."""
+    """The engine does not answer; the text has its address."""
 
 
 class PullFailed(ResoluteError):
@@ -116,7 +116,7 @@ class Engine:
                 raise
 
     async def run_inside(self, name: str, command: list[str]) -> None:
-        """Run a command in a running container to its end; what it says is given up."""
+        """Run a command in a running container to its end; its output is discarded."""
 
         def run() -> None:
             made = self._client.exec_create(name, command, stdout=False, stderr=False)
@@ -223,7 +223,7 @@ _FINAL = (
 
 
 def _pull_failed(image: str, said: str) -> PullFailed:
-    """What an engine says of a pull that failed, and what to do about it."""
+    """The engine's error of a failed pull, and a remedy."""
     final = any(word in said.lower() for word in _FINAL)
     if any(word in said.lower() for word in ("denied", "unauthorized", "authentication", "no basic auth")):
         advice = "check the name; if the image is private, give credentials in environment.registry_auth"

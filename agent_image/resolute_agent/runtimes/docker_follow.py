@@ -27,20 +27,21 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 """Between two looks at a container whose output ended although it lives, and at an engine that does not answer."""
 
 LAST_ENTRIES = 500
-"""So many are read again when the container has ended: an engine may close a followed log before its last entries."""
+"""Number of entries that are read again when the container has ended: an engine may close a followed log before its last
+entries."""
 
 DISK_FULL_S = 1.0
 REASON_WITHIN_S = 0.5
-"""So long after a container was killed its engine may still learn that memory was the reason."""
+"""Time after a kill in which its engine may still learn that memory was the reason."""
 
 
 def has_ended(state: Mapping[str, Any] | None) -> bool:
-    """Whether what the engine tells of a container is its end; that there is no such container is one."""
+    """Whether the engine's answer about a container is its end; a missing container is one."""
     return state is None or state["State"]["Status"] in ("exited", "dead", "removing")
 
 
 def end_of(state: Mapping[str, Any] | None, *, lease_over: bool, memory_bytes: int) -> Exit:
-    """Pure: the end in the words of the wire, from what the engine tells of a container that has ended."""
+    """Pure: the end as a wire message, from the engine's answer about an ended container."""
     if lease_over:
         return Exit(failure=FailureKind.AGENT_FAILED, message="its lease ran out: no master answered in time")
     if state is None:
@@ -136,7 +137,7 @@ class Follower:
         return exit
 
     async def _with_reason(self, state: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """An engine hears apart of a container's end and of the kernel's reason, and may know the first before the second."""
+        """An engine receives a container's end and the kernel's reason separately, and may have the first before the second."""
         if state is None or not self._options.memory_bytes:
             return state
         if state["State"]["ExitCode"] != 128 + signal.SIGKILL or state["State"].get("OOMKilled"):
@@ -168,7 +169,7 @@ class Follower:
         return some
 
     async def _copy_last(self) -> None:
-        """What the followed log did not tell any more; exact whatever the engine left out."""
+        """The lines that the followed log lacks; exact whatever the engine omitted."""
         reader = FrameReader()
         entries: list[Entry] = []
         async for piece in self._engine.output(self._name, follow=False, tail=LAST_ENTRIES):

@@ -49,7 +49,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where one container's things lie on the machine, and what its image and the machine say.
+    """Paths of one container on the machine, and facts of its image and the machine.
 
     `wheel` is the directory that holds our package; `run` becomes the run directory. `image_environment` are the
     variables that the image itself sets, `render_group` the group of the machine's AMD devices.
@@ -98,7 +98,7 @@ def create_body(
 
 
 def container_environment(spec: ContainerSpec, context: TaskContext, around: Surroundings) -> dict[str, str]:
-    """The task's variables. The image's `PATH` stays; our package stands first on `PYTHONPATH`."""
+    """The task's variables. The image's `PATH` stays; our package is first on `PYTHONPATH`."""
     place = Place(
         run_dir=RUN_DIR, tmp_dir="/tmp", private_root=True, python_bin="", package_roots=(WHEEL_IN_CONTAINER,)
     )

@@ -48,7 +48,7 @@ OWNER_LABEL = "ai.resolute.owner"
 LOOK_S = 1.0
 """How often an undisturbed watch looks at its directory."""
 INSIST_S = 2.0
-"""A signal that had no effect is repeated after so long."""
+"""Time after which a signal without effect is repeated."""
 REQUEST_TIMEOUT_S = 30.0
 END_LIMIT_S = 60.0
 
@@ -185,7 +185,7 @@ class Watch:
                 time.sleep(LOOK_S)
 
     def _nobody_is_left(self, lock: Any, woken: int) -> bool:
-        """No agent uses the directory, and none can begin to before this watch is visibly gone."""
+        """No agent uses the directory, and none can start to before this watch has visibly ended."""
         with (self._directory / AGENT_LOCK).open("w") as agents:
             try:
                 fcntl.flock(agents, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
 """Containers as plain processes of this machine, each owned by a supervisor that outlives the agent. Linux only.
 
-Every container has a directory below the runtime's own; all that agent and supervisor say to each other are files in it
+Every container has a directory below the runtime's own; agent and supervisor communicate by files in it
 (see `resolute_agent.supervisor`), so an agent that starts again finds everything by looking.
 """
 
@@ -62,7 +62,7 @@ FIRST_POLL_S, SLOWEST_POLL_S = 0.05, 0.4
 """How often a quiet output file is looked at."""
 
 NOBODY = 65534
-"""The user of the probe's task: the number that stands for no account."""
+"""The user of the probe's task: a number without an account."""
 
 NOTHING_ASKED: Mapping[str, Any] = {"keep": [], "binds": [], "rules": {"remedy": ""}, "shm_bytes": 0}
 """What the probe's task asks of its root."""
@@ -72,7 +72,7 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateRoots:
-    """What the probe found: `mode` is one of `resolute_agent.kernel`, and `reason` says why it is no better one."""
+    """What the probe found: `mode` is one of `resolute_agent.kernel`, and `reason` is why it is no better one."""
 
     mode: str
     reason: str = ""
@@ -326,7 +326,7 @@ class ProcessRuntime(ContainerFiles):
         return await asyncio.to_thread(self._end_of, home)
 
     def _end_of(self, home: Path) -> Exit:
-        """How a container whose supervisor is gone has ended; when it was killed itself, its leftovers go too."""
+        """The end of a container whose supervisor has ended; when it was killed itself, its leftovers go too."""
         end = supervisor.read_json(str(home / supervisor.EXIT))
         if end is None:
             processes.end_marked("DET_CONTAINER_ID", home.name)

@@ -1,6 +1,6 @@
 """Containers that are coroutines: for tests, demonstrations without processes, and the simulator.
 
-By default a container behaves as its environment variable `RESOLUTE_SCRIPT` says, steps separated by `;`:
+By default a container executes its environment variable `RESOLUTE_SCRIPT`, steps separated by `;`:
 
     pull 3s              takes that long to start
     refuse REASON        the start is refused for good
@@ -94,7 +94,7 @@ Program = Callable[[ScriptedTask], Awaitable[int]]
 
 
 async def run_script(task: ScriptedTask) -> int:
-    """The default program: what `RESOLUTE_SCRIPT` says after the start; an empty script ends at once."""
+    """The default program: the part of `RESOLUTE_SCRIPT` after the start; an empty script ends at once."""
     for step in parse_script(task.spec.environment.get(SCRIPT_VARIABLE, "")):
         match step.verb:
             case "run":
@@ -239,7 +239,7 @@ class ScriptedRuntime:
         return self._containers[container_id].task
 
     async def power_off(self) -> None:
-        """The machine is gone: every container ends at once, without a report."""
+        """The machine has ended: every container ends at once, without a report."""
         runners = [container.runner for container in self._containers.values() if container.runner is not None]
         self._containers.clear()
         for runner in runners:

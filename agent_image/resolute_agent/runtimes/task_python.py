@@ -22,7 +22,7 @@ def package_root() -> str:
 
 
 def lend_package(run: Path) -> None:
-    """Our package alone: what else stands beside it was installed for the agent's Python, and would be found before the
+    """Our package alone: other packages beside it were installed for the agent's Python, and would take precedence over the
     task's own."""
     (run / PACKAGES).mkdir(mode=0o700)
     (run / PACKAGES / "resolute").symlink_to(Path(package_root()) / "resolute")

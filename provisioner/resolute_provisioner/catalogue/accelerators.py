@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MANUFACTURERS = {"Trainium": "AWS", "Inferentia": "AWS", "Gaudi": "Habana", "Radeon": "AMD"}
-"""By the beginnings of names of accelerators, where no cloud tells: the others of the shipped tables are NVIDIA's."""
+"""By the prefixes of names of accelerators, where no cloud reports the vendor: the others of the shipped tables are NVIDIA's."""
 
 SLOT_TYPES = {"NVIDIA": "cuda", "AMD": "rocm"}
 """By the manufacturer of the accelerators. The agent cannot enumerate those of others: their slots are counted, and a task finds

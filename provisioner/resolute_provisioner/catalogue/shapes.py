@@ -14,10 +14,10 @@ class Shape:
     vcpus: int | None = None
     memory_gib: float | None = None
     accelerator: str = ""
-    """Kind of the accelerators that it has built in; on Google Cloud in the cloud's own word."""
+    """Kind of its built-in accelerators; on Google Cloud the cloud's own name."""
     accelerators: int = 0
     manufacturer: str = ""
-    """Of the accelerators, where the cloud itself tells it."""
+    """Of the accelerators, if the cloud reports it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Catalogue:
     accelerator_prices: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
     """(kind, how many, region) -> dollars an hour for all of them, where a cloud prices them apart from the machine."""
     source: str = ""
-    """Whose figures these are and of when, for people."""
+    """Source and date of the figures, for display."""
 
     def price(self, shape: Shape, region: str) -> float | None:
         """Dollars an hour on demand in the region, the accelerators included; None when any part of it is unknown."""

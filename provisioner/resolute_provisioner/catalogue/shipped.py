@@ -15,7 +15,7 @@ from resolute.providers import PROVIDERS
 from resolute_provisioner.catalogue.shapes import Catalogue, Shape
 
 SOURCE = "shipped table, date unknown"
-"""The figures are from the public SkyPilot catalogue, which says nothing of their day."""
+"""The figures are from the public SkyPilot catalogue, which does not contain their date."""
 
 
 @cache

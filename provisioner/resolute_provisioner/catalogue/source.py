@@ -1,4 +1,4 @@
-"""A cloud that tells of its machine types: the port."""
+"""The port of a cloud that describes its machine types."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ class TypeSource(Protocol):
     """Shipped: `clouds.aws.prices` for AWS."""
 
     async def shapes(self, instance_types: Collection[str]) -> tuple[Shape, ...]:
-        """What the cloud says of these types; those that it does not have are left out. Raises a `clouds.base.CloudError`."""
+        """The cloud's descriptions of these types; unknown ones are omitted. Raises a `clouds.base.CloudError`."""
         ...

@@ -2,8 +2,8 @@
 
 CloudError
 ├── NoCapacity      none of these machines now: back off this offer, try another
-├── QuotaExceeded   the account may not have more: stop asking, tell the operator
-├── BadRequest      our configuration is wrong: asking again cannot help
+├── QuotaExceeded   the account may not have more: stop requests, notify the operator
+├── BadRequest      our configuration is wrong: a retry cannot help
 ├── Transient       no answer, or one that says "later": ask again with the same token
 └── Throttled       we ask too often: ask again with the same token, and ask less
 """
@@ -90,9 +90,9 @@ class CloudInstance:
     requested_at: datetime | None = None
     paid_from: datetime | None = None
     paid_until: datetime | None = None
-    """When the cloud stopped charging; None while it runs and where the cloud does not say."""
+    """When the cloud stopped charging; None while it runs and if the cloud does not report it."""
     message: str = ""
-    """What the cloud says about its state, e.g. why it ended."""
+    """The cloud's message about its state, for example the reason of its end."""
     refusal: RefusalKind | None = None
     """Of a machine that ended before it was of use: the class of the cloud's reason, where it is that of a refusal."""
 
@@ -105,7 +105,7 @@ class CloudCapabilities:
     gives_notice: bool
     """Machines may announce their interruption."""
     listing_lag_s: float
-    """A machine may be missing from `list` for so long after `launch` has answered."""
+    """Time after the answer of `launch` for which a machine may be missing from `list`."""
     poll_s: float
     """A sensible time between two listings while machines start or end."""
     concurrent_launches: int = 8

@@ -25,7 +25,7 @@ class Line:
     accelerators: int = 0
     """Attached to it, where that is possible."""
     slots_at: Location
-    """Where its slots may be said; empty where the provider has no such key."""
+    """The key for its slots; empty if the provider has no such key."""
     slots: int | None
     zones: tuple[str, ...]
     markets: tuple[Market, ...]
@@ -66,7 +66,7 @@ class OfferReader:
     """The operator's own, by instance type."""
     cpu_slots_allowed: bool
     region: str = ""
-    """Of zones whose name does not tell it."""
+    """Of zones whose name does not contain it."""
     further: Callable[[Line, float | None], Problem | None] = lambda line, spot_price: None
     """What else is wrong with a line; beside it, the operator's own spot price."""
     together: Callable[[Sequence[Offer]], Iterable[Problem]] = lambda offers: ()
@@ -126,7 +126,7 @@ def _unknown(catalogue: Catalogue, line: Line) -> Problem:
 
 
 def _contradiction(line: Line, shape: Shape, slots: int) -> Problem | None:
-    """What is said of a known type and is not so. Slots that the original has always ignored are still ignored."""
+    """Configured values that contradict a known type. Slots that the original has always ignored are still ignored."""
     if line.accelerators and (line.accelerators, line.accelerator) != (shape.accelerators, shape.accelerator):
         has = f"{shape.accelerators} {shape.accelerator}" if shape.accelerators else "no GPU"
         message = f"has {has} built in, not {line.accelerators} {line.accelerator}; remove gpu_type and gpu_num"

@@ -1,7 +1,7 @@
-"""The port of a provider: what the master, the command line and the twin ask of one cloud beside its machines.
+"""The port of a provider: the interface of one cloud to the master, the command line and the twin, beside its machines.
 
 `resolute.providers` lists the providers; the package of each has a module `driver` with `DRIVER`, an instance of a subclass of
-`Driver`. Most methods have an answer here for a provider that has nothing to say. `BootedDriver` is for clouds whose machines
+`Driver`. Most methods have a default here. `BootedDriver` is for clouds whose machines
 boot from the script of `bootstrap` and reach the master over a network.
 """
 
@@ -29,7 +29,7 @@ from resolute_provisioner.model import Market, Offer
 from resolute_provisioner.prices import PriceSource
 
 BOOTED_MASTER_TIMEOUT_S = 600.0
-"""A machine of a cloud that has not heard from its master for so long ends itself: as long as the master waits for it."""
+"""A machine of a cloud without an answer from its master for this long ends itself: as long as the master waits for it."""
 
 Config = TypeVar("Config", bound=ProviderBase)
 BootedConfig = TypeVar("BootedConfig", bound=CloudProvider)
@@ -37,7 +37,7 @@ BootedConfig = TypeVar("BootedConfig", bound=CloudProvider)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterPlace:
-    """What machines need to know of the master, and what only its own machine can say."""
+    """The facts about the master that machines need, some of which only its own machine can provide."""
 
     host: str
     """The address that it listens on."""
@@ -68,7 +68,7 @@ class CloudPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineLink:
-    """How the agents of a pool's machines reach the master, and what they are told beside it."""
+    """How the agents of a pool's machines reach the master, and their further settings."""
 
     master_url: str
     agent_options: Mapping[str, object] = field(default_factory=dict)
@@ -93,14 +93,14 @@ class Interrupts(Protocol):
 
 
 class Driver(ABC, Generic[Config]):
-    """One provider. `here` is where the block `provider` stands in its file, for messages."""
+    """One provider. `here` is the path of the block `provider` in its file, for messages."""
 
     name: ClassVar[str]
     """Under which it is registered; the first part of its offers' ids."""
     title: ClassVar[str]
     """For people."""
     address_words: ClassVar[frozenset[str]] = frozenset()
-    """Words that may stand as the host of `master_url`, each for an address of the master's own machine."""
+    """Keywords for the host of `master_url`, each for an address of the master's own machine."""
     regions: ClassVar[frozenset[str]] = frozenset()
     """Those that this version knows; empty where regions are not checked."""
     asked_in_one_region: ClassVar[bool] = False
@@ -108,7 +108,7 @@ class Driver(ABC, Generic[Config]):
     remembered_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that offers are made of, and that the machine of the master answers where the configuration does not."""
     types_file: ClassVar[str] = ""
-    """In the master's state directory: what `type_source` has told. Empty for a provider without one."""
+    """In the master's state directory: the answers of `type_source`. Empty for a provider without one."""
     tells_spot_prices: ClassVar[bool] = False
     """Whether `price_source` has an answer."""
     listing_period_s: ClassVar[float] = 10.0
@@ -130,7 +130,7 @@ class Driver(ABC, Generic[Config]):
         return Catalogue()
 
     def type_source(self, pool: ResourcePool, provider: Config, clock: Clock) -> TypeSource | None:
-        """What tells of its machine types. Raises `InvalidInput` when the SDK is not installed."""
+        """The source of its machine types. Raises `InvalidInput` when the SDK is not installed."""
         return None
 
     def types_named(self, provider: Config) -> frozenset[str]:
@@ -138,7 +138,7 @@ class Driver(ABC, Generic[Config]):
         return frozenset()
 
     def price_source(self, pool: ResourcePool, provider: Config, clock: Clock) -> PriceSource | None:
-        """What tells its prices of the moment. Raises `InvalidInput` when the SDK is not installed."""
+        """The source of its current prices. Raises `InvalidInput` when the SDK is not installed."""
         return None
 
     def price_period_s(self, provider: Config) -> float:
@@ -156,9 +156,8 @@ class Driver(ABC, Generic[Config]):
         return ()
 
     def check(self, pool: ResourcePool, provider: Config) -> None:
-        """Whether machines could be asked for and could boot, as far as the configuration tells. Asks no cloud.
-
-        Raises `InvalidInput` for what the cloud would refuse or no machine could boot with.
+        """Checks that machines can be requested and can boot, by the configuration alone, without a call to the cloud. Raises
+        `InvalidInput` for settings that the cloud would refuse or with which no machine could boot.
         """
 
     def regions_of(self, provider: Config) -> Mapping[str, str]:
@@ -182,7 +181,7 @@ class Driver(ABC, Generic[Config]):
     # ---------------------------------------------------------------------------------------------------------- the API
 
     def shown(self, provider: Config, offers: Sequence[Offer]) -> dict[str, Any]:
-        """Fields of the contract's `ResourcePool` that the provider says; the others are empty."""
+        """Fields of the contract's `ResourcePool` that the provider sets; the others are empty."""
         return {
             "type": ResourcePoolType.STATIC,  # the contract has no word for other clouds
             "preemptible": any(offer.market is Market.SPOT for offer in offers),

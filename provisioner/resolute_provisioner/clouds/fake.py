@@ -1,8 +1,7 @@
-"""A cloud in memory, under the loop's time: programmable delays, refusals, losses, lost replies and lying lists.
+"""A cloud in memory, under the loop's time: programmable delays, refusals, losses, lost replies and stale lists.
 
-For the simulator and for tests of everything that uses the cloud port. It starts no thread and no process; what
-a machine does is up to a `MachineHost`. Its bill is kept apart from what the port tells, so that a test can count what
-was paid for by mistake.
+For the simulator and for tests of everything that uses the cloud port. It starts no thread and no process; what a machine does is
+up to a `MachineHost`. Its bill is separate from the answers of the port, so that a test can count payments by mistake.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from resolute_provisioner.model import Observed, Offer, RefusalKind
 from resolute_provisioner.prices import LivePrice
 
 GONE_LISTED_S = 3600.0
-"""A machine that is gone stays in the list for so long."""
+"""Time for which an ended machine stays in the list."""
 
 Range = tuple[float, float]
 """The least and the most of a duration, drawn evenly."""
@@ -74,7 +73,7 @@ class FakeBehaviour:
     throttle_rate: float = 0.0
     """Launches, and lists, that are refused because there were too many."""
     late_refusal_rate: float = 0.0
-    """Machines that are granted and ended for want of capacity before they run."""
+    """Machines that are granted and end for lack of capacity before they run."""
     capacity_of_each: int | None = None
     """The most living machines of any offer that `capacity` does not name."""
     dead_boot_rate: float = 0.0
@@ -85,7 +84,7 @@ class FakeBehaviour:
     notice_s: float = 120.0
     list_failure_rate: float = 0.0
     listing_lag_s: float = 0.0
-    """A list may show the world as it was up to so long ago."""
+    """Maximum age of the state that a list may show."""
     omission_rate: float = 0.0
     """The chance of a living machine to be missing from a list: a lie beyond what the contract allows."""
     honours_tokens: bool = True
@@ -124,7 +123,7 @@ class MachineHost(Protocol):
         ...
 
     def noticed(self, machine: FakeMachine, deadline: datetime) -> None:
-        """It will be taken at the deadline, and says so."""
+        """It will be reclaimed at the deadline, with a notice."""
         ...
 
     def ended(self, machine: FakeMachine) -> None:
@@ -310,7 +309,7 @@ class FakeCloud:
         self.bill.reprice(offer_id, now, per_hour)
 
     def interrupt(self, provider_id: str, *, notice_s: float | None) -> None:
-        """Take a machine back: `notice_s` after telling it, or at once and without a word."""
+        """Reclaim a machine: `notice_s` after a notice, or at once without one."""
         machine = self.machines[provider_id]
         if machine.observed is Observed.GONE or machine.notice_deadline is not None:
             return

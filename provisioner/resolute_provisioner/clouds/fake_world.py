@@ -23,16 +23,16 @@ class World(Protocol):
         ...
 
     async def interrupt(self, provider_id: str, notice_s: float | None) -> None:
-        """Take a machine away, `notice_s` after it was told or without a word."""
+        """Reclaim a machine, `notice_s` after a notice or without one."""
         ...
 
     def machine_is_there(self, provider_id: str) -> bool:
-        """Whether the machine really exists, whatever the port says."""
+        """Whether the machine really exists, whatever the port reports."""
         ...
 
 
 class OpenWorld(Protocol):
-    """Made in `directory`; the first launches are refused as `refusals` say, and requests ask for `offer`."""
+    """Made in `directory`; the first launches are refused as in `refusals`, and requests are for `offer`."""
 
     def __call__(
         self, directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]

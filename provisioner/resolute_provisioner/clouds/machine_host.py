@@ -1,4 +1,4 @@
-"""What the machines of a pool are told that boot from the script of `bootstrap`, made from the pool's configuration."""
+"""Settings for machines that boot from the script of `bootstrap`, built from the pool's configuration."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def told_master_url(
     address_of: Callable[[str], str | None],
     tls: bool = False,
 ) -> str | None:
-    """`master_url` where the master's own machine has to tell its address: where none is given, or a kind of address stands
-    in it as the host (`http://local-ipv4:8080`). Blocking. None if it is correct, or if the `usual` kind is unknown.
+    """`master_url` where the master's own machine must provide its address: where none is given, or its host is a kind of address
+    (`http://local-ipv4:8080`). Blocking. None if it is correct, or if the `usual` kind is unknown.
 
     Raises `InvalidInput` if the requested kind is unknown.
     """
@@ -95,7 +95,7 @@ def told_master_url(
 
 
 def reachable_master(pool: ResourcePool, master_url: str, listens_on: str, port: int, *, tls: bool = False) -> str:
-    """The master as machines of a cloud reach it: what the configuration says, else the address that it listens on, with `tls`.
+    """The master as machines of a cloud reach it: the configured address, else the one that it listens on, with `tls`.
 
     Raises `InvalidInput` where that is only this machine's own.
     """

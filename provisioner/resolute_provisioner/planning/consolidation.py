@@ -163,7 +163,7 @@ def _fitted(residents: Sequence[Resident], free: Mapping[str, int]) -> set[str] 
 
 
 def _pays_at(each: Standing, way: _Way, policy: Consolidation, price: float) -> datetime:
-    """When the oldest of the work there will have run so long that the move is expected to pay."""
+    """When the oldest of the work there will have run long enough that the move is expected to pay."""
     view = each.view
     restart = price / view.slots * view.slots_in_use * policy.restart_s / 3600.0
     boot = 0.0 if way.launch is None else (way.launch.price_per_hour or 0.0) * way.boot_s / 3600.0

@@ -157,7 +157,7 @@ def _at(work: Work) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """For people: `45 s`, `12 min`, `3 h 5 min`."""
+    """For display: `45 s`, `12 min`, `3 h 5 min`."""
     if abs(seconds) < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

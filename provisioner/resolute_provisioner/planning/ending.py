@@ -171,7 +171,7 @@ def idle_ones(
     now: datetime,
 ) -> list[Termination]:
     """Idle machines that no waiting gang will use: the most expensive and longest idle first, down to the minimum unless they
-    block work. `room`: the number of further machines after the ending ones are gone; `prices`: those
+    block work. `room`: the number of further machines after the ending ones have ended; `prices`: those
     in force, by offer id."""
     make_room, kept = _room_to_make(spare, unserved, room)
     hopes = _Hopes(pool, unserved, blocks)

@@ -47,7 +47,7 @@ class Patience:
         return max(period_s, float(ceil(pool.max_idle_cost / price_per_hour * 3600.0)))
 
     def boots_for_long(self, offer_id: str, booting_s: float) -> bool:
-        """Whether a machine that has been on its way for so long will join later than an idle one would be given back. Never where
+        """Whether a machine that has been starting for this long will join later than an idle one would be released. Never where
         the pool does not learn."""
         slots = self._slots.get(offer_id)
         if not self.pool.idle_learnt or slots is None:
@@ -55,7 +55,7 @@ class Patience:
         return self._boot_s(slots) - booting_s > min(self.pool.idle_timeout_s, self._learnt_s(slots))
 
     def boots_are_cheap(self, slots: int) -> bool:
-        """Whether machines of the size live so long that a boot more or less is nothing."""
+        """Whether machines of the size live so long that one more boot does not matter."""
         return WARM_SHARE * self._life_s(slots) >= self._boot_s(slots)
 
     def _life_s(self, slots: int) -> float:

@@ -322,11 +322,9 @@ def plan_markets(
     beliefs: Mapping[str, OfferBelief],
     now: datetime,
 ) -> MarketPlan:
-    """Say of each gang of the demand which markets serve it, and of each machine that is going away on which its replacement
-    is bought; move what runs on the wrong one.
-
-    `waiting` is keyed by token; what it does not know may use any market. What is moved has to be asked for in the
-    demand that `plan_scale` is given next: the gangs added here come last in it.
+    """Determine the markets of each gang of the demand, and the market of each ending machine's replacement; move work on the
+    wrong market. `waiting` is keyed by token; work without an entry may use any market. Moved work must be in the demand of the
+    next `plan_scale`: the gangs added here come last in it.
     """
     among, staying = choices(pool, beliefs), there(pool, instances)
     to_be_had = ToBeHad(pool, instances, beliefs, now)

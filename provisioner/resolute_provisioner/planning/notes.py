@@ -1,4 +1,4 @@
-"""The sentences that tell a person what the provisioner does for waiting work, and why it does nothing. Pure."""
+"""Explanations for users: what the provisioner does for pending work, and why it does nothing. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def why_launch(outlook: Outlook, tokens: Sequence[str]) -> str:
 
 
 NAMED = 3
-"""So many obstacles are named; the others are counted."""
+"""Number of obstacles that are listed; the others are counted."""
 
 
 def why_blocked(blocks: Mapping[str, Block]) -> str:

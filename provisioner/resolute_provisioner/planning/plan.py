@@ -246,7 +246,7 @@ def _launches(packing: Packing) -> list[Launch]:
 def _room_soon(
     pool: PoolScaling, standings: Sequence[Standing], ending: Sequence[Termination], packing: Packing
 ) -> int:
-    """For how many more machines there is room when those that are ending have gone."""
+    """The number of further machines that are possible when the ending ones have ended."""
     gone = {each.instance_id for each in ending}
     # One under notice takes no room now, so its end makes none.
     lasting = sum(each.counts and not (each.stopping or each.view.instance_id in gone) for each in standings)

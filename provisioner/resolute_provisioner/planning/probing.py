@@ -16,7 +16,7 @@ from resolute_provisioner.model import InstanceView, Launch, Note, Observed, Off
 from resolute_provisioner.risk import Block, on_probation
 
 PATIENCE_S = 10.0
-"""An offer that leaves its one request without an answer for so long is passed over until there is one."""
+"""An offer whose single request has no answer for this long is skipped until there is one."""
 
 
 def asked(alive: Iterable[InstanceView], beliefs: Mapping[str, OfferBelief]) -> dict[str, datetime]:
@@ -48,7 +48,7 @@ def slow(asked: Mapping[str, datetime], now: datetime) -> dict[str, Block]:
 def one_at_a_time(
     launches: Sequence[Launch], beliefs: Mapping[str, OfferBelief], asked: Collection[str]
 ) -> tuple[list[Launch], list[Note]]:
-    """The launches to make now, and a word to those whose machines wait for an answer."""
+    """The launches to make now, and notes for gangs whose machines wait for an answer."""
     several = {token for token, count in Counter(t for each in launches for t in each.gang_tokens).items() if count > 1}
     probed = set(asked)
     now: list[Launch] = []

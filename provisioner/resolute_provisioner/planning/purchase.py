@@ -17,7 +17,7 @@ from resolute_provisioner.planning.stock import Cost, Stock, cost_of
 from resolute_provisioner.ranking import Outlook
 
 SIZES_TRIED = 8
-"""So many sizes are tried, those with the cheapest slots first. More distinct sizes than that are hardly ever worth
+"""Number of sizes that are tried, those with the cheapest slots first. More distinct sizes than that are hardly ever worth
 their price."""
 
 

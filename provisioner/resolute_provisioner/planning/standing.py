@@ -15,7 +15,7 @@ MASS_LOSS_SHARE = 0.5
 """When so large a part of the machines is out of contact at once, our own network is the suspect, not the machines."""
 
 MASS_LOSS_PATIENCE_S = 1800.0
-"""For so long past the ordinary limit the suspicion protects them. Healthy machines that cannot reach their master end
+"""Time past the ordinary limit for which the suspicion protects them. Healthy machines that cannot reach their master end
 themselves long before, so what is still paid for then is broken."""
 
 
@@ -36,7 +36,7 @@ class Standing:
 
     @property
     def counts(self) -> bool:
-        """Whether it counts against the pool's maximum: it does until it is gone, except under notice."""
+        """Whether it counts against the pool's maximum: it does until it has ended, except under notice."""
         return self.view.notice is None
 
     @property
@@ -58,7 +58,7 @@ class Standing:
 
 
 def judge(pool: PoolScaling, alive: Sequence[InstanceView], now: datetime) -> list[Standing]:
-    """`alive` without those that are gone; the order is kept."""
+    """`alive` without the ended ones; the order is kept."""
     # Those that are ending are counted, too: to end one of two that are away must not make the other one look alone.
     joined = [each for each in alive if each.joined_at is not None]
     away = [each for each in joined if not each.agent_connected]

@@ -99,7 +99,7 @@ STATE_REASONS: Mapping[str, RefusalKind] = {
 
 
 def error_code(error: BaseException) -> str:
-    """EC2's code of an error; empty for what EC2 did not say."""
+    """EC2's code of an error; empty if it is not an error of EC2."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 

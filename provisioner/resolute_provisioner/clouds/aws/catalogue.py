@@ -70,7 +70,7 @@ REGIONS = numbered(
     },
     "-",
 )
-"""When this version was made. For people's mistakes only: a cloud opens a new one now and then."""
+"""When this version was made. For detecting mistakes only: a cloud opens a new one now and then."""
 
 
 def region_of(zone: str) -> str | None:

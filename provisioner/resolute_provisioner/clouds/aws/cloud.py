@@ -1,6 +1,6 @@
 """Amazon EC2. A machine is one RunInstances call with a client token, found again by its tags.
 
-A call a machine and not a fleet: see docs/adr on launches. The machine's life is what DescribeInstances says of it.
+A call a machine and not a fleet: see docs/adr on launches. The state of a machine is that of DescribeInstances.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from resolute_provisioner.model import Observed
 log = logging.getLogger(__name__)
 
 LISTING_LAG_S = 30.0
-"""A machine that was just launched may be missing from the list for so long; EC2 promises no bound, this is what is seen."""
+"""Time for which a new machine may be missing from the list; EC2 promises no bound, this is an observed value."""
 
 POLL_S = 5.0
 PAGE = 500
@@ -101,7 +101,7 @@ class AwsCloud:
         return tuple(sorted(machines, key=lambda each: each.provider_id))
 
     async def _end_stopped(self, ids: Sequence[str]) -> None:
-        """Only a person can have stopped them: such a machine comes back to no work of ours, and its disk is paid."""
+        """Only an operator can have stopped them: such a machine never returns to work, and its disk is paid."""
         try:
             await self.terminate(ids)
         except CloudError as error:
@@ -177,8 +177,8 @@ def _launched(machine: Mapping[str, Any]) -> Launched:
 
 
 def _paid_from(machine: Mapping[str, Any], observed: Observed) -> datetime | None:
-    """Paying starts with the state running, a few seconds after the launch, of which alone EC2 tells the time: what is
-    booked is never less than what is paid."""
+    """Paying starts with the state running, a few seconds after the launch, whose time is the only one that EC2 reports: the
+    booked amount is never less than the paid one."""
     return None if observed is Observed.PENDING else _launch_time(machine)
 
 

@@ -20,7 +20,7 @@ from resolute.config.providers.common import (
 )
 
 PRICE_REFRESH_S = 300.0
-"""Spot prices change a few times a day; an older word than this is seldom wrong, and each pool asks once."""
+"""Spot prices change a few times a day; an older price than this is seldom wrong, and each pool queries once."""
 
 
 ZONE = r"[a-z]{2,}(?:-[a-z]+)+-[0-9]+(?:[a-z]|-[a-z0-9-]+)"

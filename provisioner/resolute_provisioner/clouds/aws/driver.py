@@ -212,7 +212,7 @@ def _not_one_region(here: Location, offers: Sequence[Offer]) -> list[Problem]:
 
 
 def _source(pool: ResourcePool, provider: AwsProvider, clock: Clock) -> AwsPrices:
-    """What tells the machine types and the spot prices of the pool's region."""
+    """The source of the machine types and the spot prices of the pool's region."""
     try:
         from resolute_provisioner.clouds.aws.calls import Ec2
         from resolute_provisioner.clouds.aws.prices import AwsPrices

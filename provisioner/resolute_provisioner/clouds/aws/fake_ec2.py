@@ -72,10 +72,10 @@ class Ec2Front:
     pending_s: float = 0.3
     ending_s: float = 0.3
     hidden_s: float = 0.0
-    """A new machine is missing from lists for so long."""
+    """Time for which a new machine is missing from lists."""
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
     refused: dict[str, Refuse] = field(default_factory=dict)
-    """The answer to launches of these instance types, for as long as they stand here."""
+    """The answer to launches of these instance types, for as long as they are in this set."""
     omitted: set[str] = field(default_factory=set)
     """Machines that no list shows."""
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Ec2Front:
         return machine is not None and machine.state in ("pending", "running")
 
     def end(self, machine_id: str, code: str, message: str) -> None:
-        """It is terminated at once, and EC2 says why."""
+        """It is terminated at once, and EC2 reports the reason."""
         with self._lock:
             machine = self.machines()[machine_id]
             if machine.state in ("pending", "running"):

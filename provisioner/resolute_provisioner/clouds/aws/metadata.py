@@ -1,4 +1,4 @@
-"""What EC2 tells a machine of itself (IMDSv2), for a master that runs there: region, own id, own addresses."""
+"""EC2's metadata for a machine (IMDSv2), for a master that runs there: region, own id, own addresses."""
 
 from __future__ import annotations
 

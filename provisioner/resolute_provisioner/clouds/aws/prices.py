@@ -1,4 +1,4 @@
-"""What EC2 tells of prices of the moment and of machine types."""
+"""Current prices and machine types from EC2."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ACCELERATORS = (
     ("NeuronInfo", "NeuronDevices"),
     ("InferenceAcceleratorInfo", "Accelerators"),
 )
-"""Where EC2 tells of a type's accelerators. It tells of Inferentia in both of the last two: the first that says anything counts."""
+"""EC2's fields for a type's accelerators. The last two both contain Inferentia: the first non-empty one counts."""
 
 
 class AwsPrices:
-    """Obeys `PriceSource`: the spot price history of one region, as it stands now."""
+    """Obeys `PriceSource`: the spot price history of one region, as of now."""
 
     name = "EC2 spot price history"
 
@@ -61,7 +61,7 @@ class AwsPrices:
         return tuple(price for price in found if price is not None)
 
     async def shapes(self, instance_types: Collection[str]) -> tuple[Shape, ...]:
-        """What EC2 says of these types; those that the region does not have are left out. Raises a `CloudError`."""
+        """EC2's descriptions of these types; types that the region does not have are omitted. Raises a `CloudError`."""
         found: list[Shape] = []
         names = sorted(set(instance_types))
         for start in range(0, len(names), TYPES_AT_ONCE):

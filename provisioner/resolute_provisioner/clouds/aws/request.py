@@ -23,7 +23,7 @@ CLUSTER_TAG, POOL_TAG, INSTANCE_TAG, TOKEN_TAG = (
     "resolute:instance",
     "resolute:token",
 )
-"""A machine is ours when it has the first one; the last one says of which request it came."""
+"""The first one marks the machines of this cluster; the last one names the request."""
 
 FIRST_CLUSTER_POOL_TAG, MASTER_TAG = "determined-resource-pool", "determined-master-address"
 """Set for tools and policies that use the original's tags; nothing here reads them."""

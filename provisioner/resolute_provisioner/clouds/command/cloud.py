@@ -1,8 +1,8 @@
-"""Machines of the operator's own behind the cloud port.
+"""The operator's own machines behind the cloud port.
 
 A launch gives one of the named machines to the request, writes that down, and then runs the operator's program, which may be run
-again for the same machine. What is on is what `list_command` says; a machine that is on and was given to no request is in other use
-and left alone.
+again for the same machine. `list_command` reports the running machines; a running machine without a request is in other use and
+is not touched.
 """
 
 from __future__ import annotations

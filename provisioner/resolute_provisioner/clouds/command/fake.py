@@ -1,4 +1,4 @@
-"""A rack of made-up machines for the conformance suite: a shell script turns them on and off, and files say which are on."""
+"""A rack of simulated machines for the conformance suite: a shell script turns them on and off, and files record which are on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resolute_provisioner.clouds.command.programs import REFUSALS
 from resolute_provisioner.model import Offer, RefusalKind
 
 OTHER_FAILURE = 1
-"""Of a program that says nothing of what became of its order."""
+"""Of a program that does not report the result of its order."""
 
 RACK = """\
 #!/bin/sh

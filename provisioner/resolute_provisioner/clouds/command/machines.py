@@ -17,10 +17,10 @@ from typing import Any
 from resolute_provisioner.clouds.records import parse_time, read_json, time_text, write_json
 
 FORGET_AFTER_S = 24 * 3600.0
-"""A request whose machine has been off for so long is forgotten with its token."""
+"""A request whose machine has been off for this long is dropped with its token."""
 
 GIVEN_FOR_S = 900.0
-"""A machine that was given to a request whose launch never succeeded, and that is off, is free again after so long."""
+"""Time after which a machine that is off is free again, if the launch of its request never succeeded."""
 
 TIMES = ("requested_at", "launched_at", "seen_at", "ending_at", "gone_at")
 
@@ -37,7 +37,7 @@ class Request:
     """The operator's name of it."""
     requested_at: datetime
     launched_at: datetime | None = None
-    """When the launch program said that it is done."""
+    """When the launch program succeeded."""
     seen_at: datetime | None = None
     """When the machine was first listed as on: from then on it is paid."""
     ending_at: datetime | None = None

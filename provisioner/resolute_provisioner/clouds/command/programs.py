@@ -1,6 +1,6 @@
-"""Runs the operator's programs, and reads what they answer. Blocking.
+"""Runs the operator's programs, and reads their answers. Blocking.
 
-The exit status says what became of a launch, in the words of `sysexits.h`:
+The exit status is the result of a launch, as in `sysexits.h`:
 
     0    it is done
     69   EX_UNAVAILABLE: none of these machines now             `NoCapacity`
@@ -42,7 +42,7 @@ MESSAGE_CHARACTERS = 300
 def run(
     command: Sequence[str], *, environ: Mapping[str, str], told: Mapping[str, str], text: str = "", limit_s: float
 ) -> str:
-    """What the program prints. `told` are further variables, `text` is its input. Raises a `CloudError`."""
+    """The program's output. `told` are further variables, `text` is its input. Raises a `CloudError`."""
     environment = {name: value for name, value in environ.items() if PASSED_ON.fullmatch(name)} | dict(told)
     try:
         process = subprocess.Popen(

@@ -35,7 +35,7 @@ GIB_PER_VCPU = {
     ("c3", "highmem"): 8.0,
     ("c3", "highcpu"): 2.0,
 }
-"""What the name of a machine type says of its memory; of others nothing is said."""
+"""The memory that the name of a machine type contains; empty for others."""
 
 ATTACHABLE = frozenset({"nvidia-tesla-t4", "nvidia-tesla-p100", "nvidia-tesla-p4", "nvidia-tesla-v100"})
 """Accelerators that are added to an n1 machine. All others are built into the machine types that have them."""
@@ -66,7 +66,7 @@ REGIONS = numbered(
     },
     "",
 )
-"""When this version was made. For people's mistakes only: a cloud opens a new one now and then."""
+"""When this version was made. For detecting mistakes only: a cloud opens a new one now and then."""
 
 
 def region_of(zone: str) -> str | None:
@@ -86,7 +86,7 @@ def machine_family(machine_type: str) -> str:
 
 
 def shape_of(catalogue: Catalogue, machine_type: str) -> Shape | None:
-    """The shape of a type that is in the catalogue, or whose name says it all; None for what is no type that is known."""
+    """The shape of a type that is in the catalogue, or whose name defines it; None for an unknown type."""
     known = catalogue.shapes.get(machine_type)
     if known is not None:
         return known

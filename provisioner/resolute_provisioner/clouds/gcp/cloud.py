@@ -1,9 +1,9 @@
 """Machines of Google Compute Engine.
 
-One `instances.insert` for each machine. `launch` follows the operation to its end, because that is where Compute Engine
-says that a zone has none left or that a quota is used up: an answer of `launch` is never taken back later. The request's
-id is derived from the token, and the machine's name from its instance id and cluster: as long as Compute Engine remembers
-the one, a repeated launch is answered with the first operation, and afterwards the name is taken by the machine itself.
+One `instances.insert` for each machine. `launch` follows the operation to its end, because only the operation reports that a zone
+has no capacity or that a quota is exhausted: an answer of `launch` is never revoked later. The request's id is derived from the
+token, and the machine's name from its instance id and cluster: as long as Compute Engine remembers the one, a repeated launch is
+answered with the first operation, and afterwards the name is taken by the machine itself.
 
 A machine that was deleted is in no list any more. What is known of it when it goes missing is kept here for a while,
 together with the reason and the end that the zone's operations tell; the next process can do without it, as the reconciler
@@ -61,7 +61,7 @@ from resolute_provisioner.model import Observed
 log = logging.getLogger(__name__)
 
 GONE_LISTED_S = 3600.0
-"""A machine that is gone stays in the list for so long."""
+"""Time for which an ended machine stays in the list."""
 LISTING_LAG_S = 10.0
 """A list over all zones may be a little older than the answer to a launch."""
 ATTEMPTS = 4
@@ -87,7 +87,7 @@ OBSERVED: Mapping[str, Observed] = {
     "SUSPENDED": Observed.GONE,
     "TERMINATED": Observed.GONE,
 }
-"""Of a machine's status; GONE here is one that only its disk is left of."""
+"""Of a machine's status; GONE here means that only its disk is left."""
 
 ENDS: Mapping[str, str] = {
     "compute.instances.preempted": "interrupted: Compute Engine took the spot machine back",
@@ -98,14 +98,14 @@ ENDS: Mapping[str, str] = {
     "suspend": "it was suspended",
     "delete": "it was deleted",
 }
-"""What an operation's type says of a machine's end; the first that is there is the reason."""
+"""The reason of a machine's end by the type of an operation; the first present one applies."""
 
 PROVIDER_ID = re.compile(r"(?P<zone>[a-z][-a-z0-9]*)/(?P<name>[a-z][-a-z0-9]*)")
 
 
 @dataclass(slots=True)
 class _Known:
-    """The machines of one cluster as last heard of: what goes missing is looked for, and what ended is still shown."""
+    """The latest known machines of one cluster: missing ones are looked up, and ended ones are still listed."""
 
     living: dict[str, CloudInstance] = field(default_factory=dict)
     gone: dict[str, tuple[CloudInstance, datetime]] = field(default_factory=dict)
@@ -114,8 +114,8 @@ class _Known:
     """Zones that have answered a list."""
 
     def has_ended(self, machine: CloudInstance) -> bool:
-        """Whether it is that very machine which is known to be gone, shown by a list that is older than its end: after a
-        refusal the name may be used again."""
+        """Whether it is the machine that is known to have ended, in a list that is older than its end: after a refusal the name
+        may be reused."""
         gone = self.gone.get(machine.provider_id)
         return gone is not None and gone[0].requested_at == machine.requested_at
 
@@ -290,7 +290,7 @@ class GcpCloud:
         return None if machine is None else _as_listed(zone, machine)
 
     async def _explained(self, ended: Mapping[str, CloudInstance]) -> Sequence[CloudInstance]:
-        """With the time and the reason of the end, as far as the zones tell."""
+        """With the time and the reason of the end, if the zones report them."""
         now = self._clock.now()
         explained: Sequence[CloudInstance] = ()
         for zone in sorted({zone_of_id(each) for each in ended}):
@@ -331,7 +331,7 @@ def _as_listed(zone: str, machine: Instance) -> CloudInstance:
 
 
 def _with_end(machine: CloudInstance, operations: Iterable[Operation], now: datetime) -> CloudInstance:
-    """A machine that is gone, with what the operations on it say of its end."""
+    """An ended machine, with the reason from its operations."""
     ours = [
         each for each in operations if each.target_link.endswith(f"/{machine.provider_id.replace('/', '/instances/')}")
     ]

@@ -117,7 +117,7 @@ DRIVER = GcpDriver()
 
 
 def zones_of(provider: GcpProvider) -> frozenset[str]:
-    """Where the pool may have machines; "" stands for the zone that is not known yet."""
+    """Zones in which the pool may have machines; "" is a zone that is not known yet."""
     own = provider.zones or (provider.zone or "",)
     return frozenset(zone for offer in provider.offers for zone in offer.zones or own) or frozenset(own)
 
@@ -150,7 +150,7 @@ def _lines(provider: GcpProvider, here: Location) -> Iterator[Line]:
 
 
 def _limit_in_vain(line: Line, spot_price: float | None) -> Problem | None:
-    """Other clouds are told the limit of a spot machine; Google Cloud cannot be."""
+    """Other clouds accept a limit for a spot machine; Google Cloud does not."""
     if line.max_price is None or Market.SPOT not in line.markets:
         return None
     at = (*line.at[:-2], "max_price")

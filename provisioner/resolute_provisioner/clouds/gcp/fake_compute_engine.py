@@ -1,9 +1,9 @@
 """A Compute Engine in this process: an HTTP server that Google's own client talks to.
 
-Every request and every answer is held against the published discovery document; what does not fit is refused and kept in
-`violations`, which a test ends with looking at. Machines and operations move with time. What may go wrong is scripted:
-refusals at once and refusals that only the operation tells, lost replies, throttling, silent zones, lists that lag, and
-spot machines that are taken back. What ran is kept in a bill of its own.
+Every request and every answer is held against the published discovery document; deviations are refused and recorded in
+`violations`, which a test checks at its end. Machines and operations move with time. Failures are scripted: refusals at
+once and refusals that only the operation tells, lost replies, throttling, silent zones, lists that lag, and spot machines that
+are taken back. What ran is kept in a bill of its own.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class FakeComputeEngine:
             ]
 
     def preempted(self, name: str) -> bool:
-        """What the metadata server of that machine says."""
+        """The answer of that machine's metadata server."""
         with self._lock:
             return any(each.preempted for each in self._machines if each.name == name)
 
@@ -178,7 +178,7 @@ class FakeComputeEngine:
             machine.preempted = True
 
     def fail_host(self, name: str) -> None:
-        """Without a word; with automaticRestart off the machine stays stopped."""
+        """Without a notice; with automaticRestart off the machine stays stopped."""
         with self._lock:
             self._end(self._living(name), "compute.instances.hostError", 0.0, remains=True)
 
@@ -188,7 +188,7 @@ class FakeComputeEngine:
             self._end(self._living(name), "compute.instances.guestTerminate", 0.0, remains=True)
 
     def delete(self, name: str) -> None:
-        """By a person's hand."""
+        """By an operator."""
         with self._lock:
             self._end(self._living(name), "delete", self.times.deleting_s, remains=False)
 
@@ -341,7 +341,7 @@ class FakeComputeEngine:
 
     @contextmanager
     def _at_one_time(self) -> Iterator[None]:
-        """A call is answered as of one moment: what is there when it is looked up has not gone when it is described."""
+        """A call is answered as of one moment: a machine that exists at its lookup still exists at its description."""
         self._time_of_call = self._clock.now()
         try:
             yield
@@ -426,7 +426,7 @@ class FakeComputeEngine:
 
 
 def _wrong(body: Json, zone: str) -> str:
-    """What Compute Engine refuses and the document does not tell."""
+    """Refusals of Compute Engine that the document does not define."""
     scheduling = body.get("scheduling", {})
     keys = [item["key"] for item in body.get("metadata", {}).get("items", [])]
     disks = body.get("disks", [])

@@ -1,4 +1,4 @@
-"""What Compute Engine's published discovery document says of requests and answers, as a judge of both."""
+"""Checks requests and answers against Compute Engine's published discovery document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Google Cloud tells a machine of itself, for a master that runs there: project, zone, own name, own addresses."""
+"""Google Cloud's metadata for a machine, for a master that runs there: project, zone, own name, own addresses."""
 
 from __future__ import annotations
 

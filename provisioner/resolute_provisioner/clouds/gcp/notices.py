@@ -1,7 +1,5 @@
-"""Where a machine of Google Compute Engine learns that it will be taken away: two values of its metadata server.
-
-The server holds a question back until the value has changed, so that a preemption is heard of at once: of its half a minute
-nothing may be lost to a poll.
+"""Notices of Google Compute Engine: two values of a machine's metadata server. The server holds a request until the value
+changes, so that a preemption is detected at once: a poll would lose part of its half a minute.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ log = logging.getLogger(__name__)
 METADATA_URL = "http://169.254.169.254/computeMetadata/v1"
 FLAVOR = "Metadata-Flavor"
 HELD_BACK_S = 60
-"""The server answers after so long in any case: a connection that died unnoticed does not hide a preemption for ever."""
+"""Maximum time of a held request: a dead connection must not hide a preemption for ever."""
 ANSWER_S = 10.0
 """Beyond which the server is taken for dead."""
 TROUBLE_S = 1.0
 PREEMPTION_S = 30.0
-"""What a spot machine is given between the word and its end."""
+"""The time between the notice and the end of a spot machine."""
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class GceNotices:
                 await asyncio.gather(*watches, return_exceptions=True)
 
     async def _announced(self, session: aiohttp.ClientSession, value: _Value) -> tuple[str, Notice]:
-        """Wait until the value announces something that was not told yet."""
+        """Wait until the value announces something new."""
         while True:
             text = await self._asked(session, value)
             if text is not None:

@@ -54,7 +54,7 @@ class GcpSettings:
 
     project: str
     startup_script: Callable[[MachineBoot], str]
-    """What the machine runs as root at each start, from what the master tells it."""
+    """The script that the machine runs as root at each start, built from the master's settings."""
     source_image: str
     zone: str = ""
     """Of offers that name none."""

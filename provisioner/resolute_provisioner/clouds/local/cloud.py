@@ -46,7 +46,7 @@ POWER_OFF_COMMAND = (*MACHINE_COMMAND, "--power-off")
 """Ends what of a machine does not die with its processes: the containers of an engine that is not its own."""
 
 FORGET_AFTER_S = 24 * 3600.0
-"""A machine that has been gone for so long is deleted with all that was on it, as its disk would be elsewhere."""
+"""Time after which an ended machine is deleted with its disk."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 
@@ -72,7 +72,7 @@ class ScriptedRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedInterruption:
-    """The `instance`-th launched machine (the first is 1) is taken back.
+    """The `instance`-th launched machine (the first is 1) is interrupted.
 
     `after_s` counts from the start of its process and is carried out by the machine's host. `after_steps` is for a
     caller who watches the training and then calls `interrupt`. `notice_s` None: without a notice.
@@ -111,7 +111,7 @@ class LocalCloudSettings:
     boot_delay_s: float = 0.0
     """From the launch to the start of the machine process, from which on the machine is paid."""
     stop_grace_s: float = 15.0
-    """A machine that was told to end and does not is killed after so long."""
+    """Time after which a machine that ignores an order to end is killed."""
     refuse: tuple[ScriptedRefusal, ...] = ()
     interruptions: tuple[ScriptedInterruption, ...] = ()
     machine_command: tuple[str, ...] = field(default=MACHINE_COMMAND)
@@ -119,7 +119,7 @@ class LocalCloudSettings:
     gpus: tuple[str, ...] = ()
     """By UUID. A machine has as many of them as it has slots, for itself and for its whole life."""
     power_off_command: tuple[str, ...] = ()
-    """Called in the same way when every process of the machine has ended; the machine is gone when it returns."""
+    """Called in the same way when every process of the machine has ended; the machine has ended when it returns."""
 
 
 class LocalCloud:
@@ -144,7 +144,7 @@ class LocalCloud:
         return await _in_thread(lambda: self.list_now(cluster))
 
     async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None:
-        """Take a machine back: `notice_s` after its `notice.json` appeared, or at once and without a word."""
+        """Interrupt a machine: `notice_s` after its `notice.json` appeared, or at once without a notice."""
         await _in_thread(lambda: order_interruption(self._root, provider_id, notice_s=notice_s, reason=reason))
 
     def list_now(self, cluster: str | None) -> tuple[CloudInstance, ...]:
@@ -184,7 +184,7 @@ class LocalCloud:
                 raise CLOUD_ERRORS[refusal.error](f"scripted: launch request {number} is refused")
 
     def _free_gpus(self, known: Sequence[tuple[MachineFiles, Record]], count: int) -> tuple[str, ...]:
-        """Those that a new machine gets. A machine has its GPUs until it is gone: another must not train beside its last task."""
+        """Those that a new machine gets. A machine has its GPUs until it has ended: another must not train beside its last task."""
         if not self.settings.gpus:
             return ()
         living = (
@@ -316,7 +316,7 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
 
 
 def order_interruption(root: Path, instance_id: str, *, notice_s: float | None, reason: str = "") -> None:
-    """Leave the order where the machine's host finds it. Raises `NotFound` for a machine that is not there or gone."""
+    """Write the order for the machine's host. Raises `NotFound` for a machine that does not exist or has ended."""
     files = MachineFiles(instances_directory(root) / instance_id)
     if NAME.fullmatch(instance_id) is None or not files.instance.exists() or files.gone.exists():
         raise NotFound("running instance", instance_id)

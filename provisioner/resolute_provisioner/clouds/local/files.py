@@ -1,4 +1,4 @@
-"""The local cloud's memory: one directory a machine, JSON files that appear whole or not at all.
+"""The local cloud's state: one directory per machine, JSON files that appear whole or not at all.
 
     <root>/cloud.json                       how often a launch was asked for
     <root>/lock                             held while a launch is decided
@@ -108,7 +108,7 @@ def create_machine(root: Path, instance_id: str, record: Mapping[str, Any], agen
 
 
 def process_identity(pid: int) -> Record:
-    """What tells this process from every other one, also after its pid was given out again."""
+    """The identity of this process, also after its pid is reused."""
     return {"pid": pid, "start_time": psutil.Process(pid).create_time()}
 
 

@@ -33,14 +33,14 @@ POLL_S = 0.1
 """How soon an order (stop, interrupt) or the end of the machine is seen."""
 
 POWER_OFF_LIMIT_S, POWER_OFF_PAUSE_S = 60.0, 1.0
-"""What does not end in so long is said in the log; the machine's processes have ended in any case."""
+"""Time after which a process that does not end is logged; the machine's other processes have ended."""
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class Host:
-    """One machine's life, from the boot delay to the last word in `gone.json`."""
+    """One machine's life, from the boot delay to the record in `gone.json`."""
 
     def __init__(self, files: MachineFiles, record: Mapping[str, Any], clock: Clock) -> None:
         self._files = files
@@ -73,7 +73,7 @@ class Host:
         self._files.interrupt_order.unlink(missing_ok=True)
 
     def _wait_for_boot(self) -> bool:
-        """False when the machine was told to end, or interrupted, while it was booting."""
+        """False when the machine got an order to end, or was interrupted, while it was booting."""
         boots_at = self._clock.monotonic() + float(self._record["boot_delay_s"])
         while not self._files.stop.exists() and not self._files.interrupt_order.exists():
             left_s = boots_at - self._clock.monotonic()
@@ -169,7 +169,7 @@ class Host:
             time.sleep(0.01)
 
     def _power_off(self) -> None:
-        """What is not our descendant, such as containers, ends before the machine is said to be gone."""
+        """Processes that are not descendants, such as containers, end before the machine is recorded as ended."""
         command = self._record.get("power_off")
         if not command:
             return
