@@ -17,7 +17,7 @@ REMOVAL = ("Removed Because",)
 
 
 def checkpoint_table(cli: Invocation, checkpoints: Sequence[Checkpoint]) -> None:
-    """The table of `list-checkpoints`; why one was removed stands in a column of its own when one was."""
+    """The table of `list-checkpoints`, with a column for the reason if one was removed."""
     columns = ("Trial ID", "# of Batches", "State", "Validation Metric", "UUID", "Resources", "Size")
     removed = any(checkpoint.removal for checkpoint in checkpoints)
     rows = [
@@ -55,7 +55,7 @@ def checkpoint_record(cli: Invocation, checkpoint: Checkpoint) -> None:
 
 
 def download(cli: Invocation, uuid: str, target: Path, mode: str, *, quiet: bool) -> None:
-    """Downloads with a bar and says where the files are."""
+    """Downloads with a progress bar and prints the path of the files."""
     from resolute.client.checkpoints import Mode
 
     chosen: dict[str, Mode] = {"auto": "auto", "direct": "direct", "master": "master"}

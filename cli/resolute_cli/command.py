@@ -50,7 +50,7 @@ class Group:
 
 
 class WordParser(argparse.ArgumentParser):
-    """A parser that tells a word which is not there yet from one that never was."""
+    """A parser that distinguishes a command that does not exist yet from an unknown one."""
 
     def error(self, message: str) -> NoReturn:
         from resolute_cli.not_yet import explained

@@ -1,4 +1,4 @@
-"""`det experiment` commands about where an experiment stands, and about what is kept of it."""
+"""`det experiment` commands about the project of an experiment and the retention of its data."""
 
 from __future__ import annotations
 

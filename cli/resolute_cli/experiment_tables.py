@@ -112,7 +112,7 @@ def _failures(cli: Invocation, trials: Iterable[Trial]) -> None:
 
 
 def _summary(cli: Invocation, experiment: Experiment, trials: Sequence[Trial]) -> None:
-    """What a person wants to know first: how it stands, what is best, why it failed."""
+    """The most important facts: its state, its best result, why it failed."""
     ended = f" to {time_text(experiment.end_time)}" if experiment.end_time is not None else ""
     lasted = f" ({duration_text(experiment.duration)})" if experiment.duration is not None else ""
     steps = max((trial.total_batches_processed for trial in trials), default=0)

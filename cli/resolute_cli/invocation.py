@@ -67,7 +67,7 @@ class Invocation:
         return TokenCache(configuration_directory(self.environ))
 
     def ask_password(self, prompt: str) -> str:
-        """Reads a password without showing it. Raises `InvalidInput` where there is nobody to ask."""
+        """Reads a password without showing it. Raises `InvalidInput` without a terminal."""
         if not self.stdin.isatty():
             raise InvalidInput("a password is needed and there is no terminal for a prompt; set DET_USER and DET_PASS")
         return getpass.getpass(printable.one_line(prompt), stream=self.render.err)

@@ -1,4 +1,4 @@
-"""`det job explain`: what a job waits for, who is ahead, what is in its way, and what would start it."""
+"""`det job explain`: what a job waits for, the jobs ahead of it, what blocks it, and what would start it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.render import Renderer, time_text
 
 SHARE = "82 to 90 %"
-"""Of all starts so many lie in their range: by how many courses came to an end, which the basis says."""
+"""Fraction of the starts that lie in their range, by the number of completed courses, which the basis contains."""
 NAMES_SHOWN = 8
-"""Longer lists are cut for people; JSON has them."""
+"""Longer lists are cut on the terminal; JSON has them."""
 
 
 def explain(cli: Invocation, args: argparse.Namespace) -> None:
@@ -21,7 +21,7 @@ def explain(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def show_explanation(render: Renderer, answer: ExplainJobResponse) -> None:
-    """As sentences for people, as the message for programs."""
+    """As sentences, or with a format as the message."""
     if render.format == "json":
         render.value(answer)
         return

@@ -97,7 +97,7 @@ def _read(path: Path, parsed: Callable[[str], object]) -> object:
 
 
 def plan_lines(decided: Decided) -> Iterator[str]:
-    """The plan in words, then who continues waiting, and why."""
+    """The plan in words, then the allocations that still wait, and why."""
     yield f"Pool {decided.pool} at {decided.now}:"
     for row in decided.place:
         yield f"  start {row['task']} on {_slots(row['on'])}: {row['reason']}"

@@ -17,12 +17,12 @@ from resolute_cli.render import time_text
 
 COLUMNS = ("Expected Start", f"Likely Range ({SHARE})")
 NAMED = 100
-"""Of more jobs than that all of their pool are asked for: an address has room for so many."""
+"""Maximum number of job ids in one address; beyond it all jobs of the pool are requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """By pool: what was answered, and of those that failed what is to be told."""
+    """By pool: the answer, or the message of a failure."""
 
     answers: dict[str, GetPoolStartsResponse] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)

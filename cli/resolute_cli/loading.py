@@ -10,7 +10,7 @@ from resolute.errors import FailedPrecondition
 
 @contextmanager
 def loading(what: str, parts: str = "cli") -> Iterator[None]:
-    """Around the import of a part of the master: says what to install where it cannot be loaded.
+    """Around the import of a part of the master: names the package to install if it cannot be loaded.
 
     Raises `FailedPrecondition` in place of `ImportError`. `what` names the part for the user, `parts` the extras that bring it.
     """

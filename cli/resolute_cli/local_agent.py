@@ -4,7 +4,7 @@ Each has a directory, `agents/<name>` in that of its cluster:
 
     agent.json      its settings, complete
     machine.json    the process that keeps it running, and whose end is that of all its tasks
-    agent.log       what it says; `state/` its tasks
+    agent.log its output; `state/` its tasks
 
 The agent is reached as a program only (`python -m resolute_agent.machine`).
 """

@@ -61,7 +61,7 @@ INSTANCE_VARIABLE = "RESOLUTE_INSTANCE"
 SETTINGS = "settings.json"
 
 INITIALISED = "initialised"
-"""A file that says that the database has its first users: from then on their passwords are no setting any more."""
+"""A file that marks that the database has its first users: from then on their passwords are no setting any more."""
 
 START_LIMIT_S = 100.0
 STOP_GRACE_S = 30.0
@@ -105,7 +105,7 @@ def cluster_up(
 ) -> RunningCluster:
     """Starts the cluster and waits until its master answers; a cluster that runs already is left as it is.
 
-    `tick` is called while waiting, `warn` is told of files that were open to other users. Raises `InvalidInput` for a port or
+    `tick` is called while waiting, `warn` is called for files that were open to other users. Raises `InvalidInput` for a port or
     directory that cannot be used and `FailedPrecondition` when the master does not come up; what was started is ended again then.
     """
     if not NAME.fullmatch(plan.name):
@@ -371,7 +371,7 @@ def _delete_state(directory: Path, keep: Sequence[str]) -> None:
 
 
 def read_cluster(directory: Path) -> RunningCluster | None:
-    """What `cluster.json` says; None when there is no cluster here, or its file cannot be understood."""
+    """The contents of `cluster.json`; None when there is no cluster here, or its file cannot be understood."""
     try:
         record = json.loads((directory / "cluster.json").read_text(encoding="utf-8"))
         master = Identity(**record["master"])

@@ -14,7 +14,7 @@ def gpus_of_this_machine(
 ) -> tuple[str, tuple[str, ...]]:
     """The type of the slots and the UUIDs of their GPUs: ("cpu", ()) where there is none, or none is wanted.
 
-    `wanted` None takes what is there; without NVML the tools on the PATH of `environ` are asked. Raises
+    `wanted` None takes the existing ones; without NVML the tools on the PATH of `environ` are used. Raises
     `FailedPrecondition` for `True` and no GPU, and for a GPU whose driver does not work.
     """
     if wanted is False:

@@ -123,7 +123,7 @@ def refuse_format_with_follow(args: argparse.Namespace) -> None:
 
 
 def moment(text: str) -> datetime:
-    """A time, or the time so long ago as a duration says."""
+    """A time, or a duration before now."""
     from resolute.clock import SystemClock
     from resolute.config.durations import parse_duration
 

@@ -23,7 +23,7 @@ from resolute_cli.invocation import Invocation, system_invocation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun:
-    """A word after `det`; its module in `resolute_cli.nouns` holds `NOUN`, a group or a command."""
+    """A noun of `det`; its module in `resolute_cli.nouns` holds `NOUN`, a group or a command."""
 
     name: str
     help: str

@@ -1,6 +1,5 @@
-"""Words of the contract that `det` does not have yet. Who types one is told so, and not that there is no such word.
-
-A word that is added leaves this table: a test compares it with the commands that there are.
+"""Commands of the contract that `det` does not have yet, with an error that says so. A command that is added leaves this table: a
+test compares it with the commands that there are.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _INVALID = re.compile(r"invalid choice: '([^']*)'")
 
 
 def explained(program: str, message: str) -> str | None:
-    """What to say instead of `message` to a word that is not there yet; None for any other mistake."""
+    """The text instead of `message` for a command that does not exist yet; None for any other mistake."""
     found = _INVALID.search(message)
     if found is None or found.group(1) not in NOT_YET.get(program, ()):
         return None

@@ -1,4 +1,4 @@
-"""Passwords that are made, and not chosen by a person."""
+"""Generated passwords."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _summary(pool: GetPoolOffersResponse) -> str:
 
 
 def _remarks(pool: GetPoolOffersResponse) -> Iterator[str]:
-    """What a person should know beside the rows."""
+    """Notes beside the rows."""
     if not pool.offers:
         yield f"Pool {pool.pool} has no provider, and so buys no machines."
         return

@@ -1,4 +1,4 @@
-"""Processes of this machine, told apart by pid and start time: a pid alone may have been given to another."""
+"""Processes of this machine, identified by pid and start time: a pid alone may have been reused."""
 
 from __future__ import annotations
 

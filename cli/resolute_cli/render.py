@@ -1,7 +1,7 @@
 """How results look: tables, JSON, CSV, YAML, messages, progress. Nothing else in the package decides that.
 
 On a terminal tables fit its width (`terminal_table`); elsewhere they are plain text with `|` between columns, never cut to a width,
-so that scripts can read them. Messages for people go to stdout when they are the result and to stderr otherwise.
+so that scripts can read them. Messages for users go to stdout when they are the result and to stderr otherwise.
 
 Names, notes and messages come from people, and no control character of them is written: `resolute.printable` escapes them in
 every form. The output of programs (`raw`) is escaped on a terminal only, colours excepted; in a pipe it stays as it is.
@@ -72,7 +72,7 @@ def json_text(value: object, *, indent: int | None = 2) -> str:
 
 
 def yaml_text(value: object) -> str:
-    """YAML in which strings with characters that a terminal obeys, or nobody sees, are quoted and escaped."""
+    """YAML in which strings with control or invisible characters are quoted and escaped."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -89,7 +89,7 @@ def yaml_text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A cell of several lines; elsewhere than on a terminal and in CSV they stand behind each other."""
+    """A cell of several lines; except on a terminal and in CSV they are joined into one."""
 
     lines: Sequence[str]
 
@@ -99,7 +99,7 @@ def json_block(value: object) -> Block:
 
 
 def cell_text(value: object) -> str:
-    """Any value as it stands in a cell, where a terminal shows it as it is: one line, or the lines of a `Block`."""
+    """Any value as text for a cell: one line, or the lines of a `Block`."""
     if isinstance(value, Block):
         return "\n".join(map(printable.one_line, value.lines))
     if value is None:
@@ -139,7 +139,7 @@ def csv_text(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 class Renderer:
-    """Writes to a pair of streams. `format` is None for people, else json, csv or yaml."""
+    """Writes to a pair of streams. `format` is None for tables, else json, csv or yaml."""
 
     def __init__(self, out: TextIO, err: TextIO, *, color: bool | None = None) -> None:
         self.out = out
@@ -152,7 +152,7 @@ class Renderer:
     # ------------------------------------------------------------------------------------------------------ results
 
     def table(self, columns: Sequence[str], rows: Sequence[Row], values: object, *, title: str | None = None) -> None:
-        """The result of a command: a table for people, the same as CSV, `values` as JSON or YAML."""
+        """The result of a command: a table, the same as CSV, `values` as JSON or YAML."""
         if self.format in ("json", "yaml"):
             self.value(values)
         elif self.format == "csv":
@@ -165,14 +165,14 @@ class Renderer:
             self.out.write(plain_table(columns, rows))
 
     def value(self, value: object) -> None:
-        """A result that is no table: YAML for people, else in the format asked for."""
+        """A result that is no table: YAML, or the requested format."""
         if self.format == "json":
             self._whole(json_text(value))
         else:
             self.out.write(yaml_text(value))
 
     def done(self, text: str, **facts: object) -> None:
-        """The result of a command that did something: a sentence for people, the facts as JSON."""
+        """The result of a command that did something: a sentence, or the facts as JSON."""
         if self.format == "json":
             self._whole(json_text(facts))
         else:
@@ -209,7 +209,7 @@ class Renderer:
     # ----------------------------------------------------------------------------------------------------- messages
 
     def note(self, text: str) -> None:
-        """Something for people that is not the result: silent when a program reads the output."""
+        """A message for users that is not the result: silent when a program reads the output."""
         if self.format is None:
             self.line(text)
 
@@ -254,7 +254,8 @@ class Renderer:
 
     @contextmanager
     def progress(self, description: str, *, counted: bool = False) -> Iterator[Callable[[int, int], None] | None]:
-        """A bar for bytes that move, or for things that are `counted`, on a terminal; yields what is to be told (done, in all)."""
+        """A bar for bytes that move, or for things that are `counted`, on a terminal; yields a function to call with (done,
+        total)."""
         if self.format is not None or not self._is_terminal(self.err):
             yield None
             return
@@ -312,7 +313,7 @@ class Renderer:
 
 
 def plain_table(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """Columns with `|` between them and a rule under the header; numbers stand to the right."""
+    """Columns with `|` between them and a rule under the header; numbers are aligned right."""
     columns = [printable.one_line(column) for column in columns]
     cells = [[" ".join(part.strip() for part in cell_text(cell).split("\n")) for cell in row] for row in rows]
     numeric = [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from resolute.wire.rest.searching import GetSearchResponse, SearchedTrial, SearchForecast
 
 SEARCH_COLUMNS = ("Search", "Rung", "Rank", "Metric")
-"""What tables of trials say of each trial's search."""
+"""The search columns of tables of trials."""
 
 
 def search_of(cli: Invocation, experiment_id: int) -> GetSearchResponse | None:

@@ -56,7 +56,7 @@ DEFAULTS = {
     "checkpoint_every": 1800.0,
     "processes": 2,
 }
-"""Of a simulation; times in seconds. The parser leaves None instead, so that what was said is known."""
+"""Of a simulation; times in seconds. The parser leaves None instead, so that given options are known."""
 
 OF_A_SIMULATION = ("pool", "jobs", "spot", "policy", "resource_pool", "first_day", "last_day", "html", *DEFAULTS)
 """Flags that mean nothing to a recorded journal."""

@@ -73,7 +73,7 @@ def _warn_of_missing_files(cli: Invocation, config: str, context: Context) -> No
 
 
 def follow(cli: Invocation, experiment_id: int) -> int:
-    """Shows the log of the first trial until its end; the exit code says whether that was well."""
+    """Shows the log of the first trial until its end; returns the exit code."""
     from resolute.client.sdk import TERMINAL, Resolute
     from resolute.wire.rest.logs import LogsQuery
 
@@ -135,7 +135,7 @@ def submit(
 
 
 def pack_context(cli: Invocation, directory: str | None, includes: list[str]) -> Context:
-    """Reads the files to send and says how much they are."""
+    """Reads the files to send and prints their size."""
     from resolute.client.context import Context, pack
 
     if directory is None and not includes:

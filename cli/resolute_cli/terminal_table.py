@@ -1,8 +1,7 @@
-"""A table on a terminal: no line is longer than the terminal is wide, and what people copy is never broken.
+"""A table on a terminal: no line is longer than the terminal is wide, and ids are never broken.
 
 Text is wrapped between words. A word of up to `LONGEST_WORD` characters (an id, a UUID, a date) stays whole. Where the columns do
-not fit, they give way by importance, and a line below says which did;
-those that are empty go first and unnamed.
+not fit, the least important ones are dropped, and a line below lists them; empty ones are dropped first, without mention.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NARROWEST_TEXT = 12
 """Columns that text of several words always has, where it has so many."""
 
 WORD_OF_TEXT = 16
-"""For longer words in text, an id in a reason, no room is kept: a text that does not fit then stands below its row."""
+"""Longer words in text, such as an id in a reason, do not widen the column: a text that does not fit is printed below its row."""
 
 GIVE_WAY = (
     "Parent ID",

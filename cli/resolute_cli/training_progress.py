@@ -22,12 +22,12 @@ TELL_EVERY_S = 15.0
 """Where no terminal is: a line on the error stream."""
 
 WINDOW_S = 60.0
-"""The rate is that of the last so many seconds."""
+"""Period of the rate, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was seen at a moment (seconds of a steady clock): steps done, and the fraction that the search tells."""
+    """An observation (seconds of a steady clock): steps done, and the fraction that the search reports."""
 
     at_s: float
     steps: int
@@ -35,7 +35,7 @@ class Sample:
 
 
 def length_in_steps(config: Mapping[str, Any]) -> int | None:
-    """How many steps the trial is to do, where the configuration says it in steps."""
+    """Number of steps of the trial, if the configuration gives it in steps."""
     length = (config.get("searcher") or {}).get("max_length")
     if isinstance(length, Mapping):
         length = length.get("batches")
@@ -84,7 +84,7 @@ def metric_text(trial: Trial, name: str) -> str:
 
 
 class Watcher:
-    """Looks at a trial again and again, and says how far it is."""
+    """Polls a trial and shows its progress."""
 
     def __init__(self, api: Api, experiment_id: int, trial_id: int) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""`det cost`: what was spent, on what and by whom."""
+"""`det cost`: spending by purpose and by owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUPINGS = ("pool", "instance", "user", "workspace", "experiment", "job", "day"
 ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
 NOBODY = "(no task)"
-"""Boots and idle machines, where the rows are of those who work."""
+"""Boots and idle machines, where the rows are of owners of work."""
 
 
 def show(cli: Invocation, args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`det deploy`: clusters to keep. Nothing here speaks to the master that -m names."""
+"""`det deploy`: permanent clusters. Nothing here calls the master that -m names."""
 
 from __future__ import annotations
 

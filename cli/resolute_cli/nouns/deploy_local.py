@@ -1,4 +1,4 @@
-"""`det deploy local`: a cluster, a master or an agent on this machine. Nothing here speaks to the master that -m names."""
+"""`det deploy local`: a cluster, a master or an agent on this machine. Nothing here calls the master that -m names."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ def start_agent(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _certificate_here(cluster: Path, args: argparse.Namespace) -> str:
-    """Of the master of this cluster, where the agent is for it: then no flag has to say that it serves TLS."""
+    """Of the master of this cluster, if the agent joins it: then no flag is needed for TLS."""
     master = read_cluster(cluster)
     if master is None or not master.cert_file or args.master_host not in LOOPBACK:
         return ""

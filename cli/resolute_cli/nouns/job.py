@@ -58,7 +58,7 @@ def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _pool(pools: tuple[ResourcePool, ...], name: str | None) -> ResourcePool:
-    """The pool whose scheduler says how the queue is ordered."""
+    """The pool whose scheduler determines the order of the queue."""
     for pool in pools:
         if pool.name == name if name is not None else pool.default_compute_pool:
             return pool

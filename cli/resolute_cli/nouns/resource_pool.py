@@ -47,7 +47,7 @@ def list_pools(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _type(pool: ResourcePool) -> str:
-    """The API has no word of its own for a pool whose machines are processes of the master's host, and calls it static."""
+    """The API has no type for a pool whose machines are processes of the master's host, and calls it static."""
     grows = pool.type is ResourcePoolType.STATIC and pool.max_agents > 0
     return "LOCAL (elastic)" if grows else pool.type.name
 

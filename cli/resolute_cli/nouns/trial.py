@@ -59,7 +59,7 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _summary(cli: Invocation, trial: Trial, attempts: Sequence[TrialAllocation], args: argparse.Namespace) -> None:
-    """How it stands, what it has reached, where it ran, why it failed."""
+    """Its state, its progress, where it ran, why it failed."""
     best, latest = trial.best_validation, trial.latest_validation
     facts = [
         ("state", f"{state_text(trial.state)} at step {trial.total_batches_processed}, {trial.restarts} restart(s)"),
@@ -214,7 +214,7 @@ def _download_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def boolean(text: str) -> bool:
-    """true or false, as words that people type."""
+    """true or false, in the usual spellings."""
     if text.lower() in ("true", "yes", "1"):
         return True
     if text.lower() in ("false", "no", "0"):

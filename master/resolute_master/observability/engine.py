@@ -19,7 +19,7 @@ SHORT = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 """Bounds for what takes milliseconds."""
 
 LONG = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
-"""Bounds for what people wait for."""
+"""Bounds for times that users wait."""
 
 BATCHES = (1, 2, 5, 10, 20, 50, 100, BATCH_LIMIT)
 

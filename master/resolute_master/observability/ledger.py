@@ -31,10 +31,10 @@ SHARE = 20
 """Between two looks passes at least this many times the time that the last one took: never more than a twentieth of the store."""
 
 SETTLED_AFTER_S = 600.0
-"""So long after a machine's end its booking is taken as final: by then the next run has told what had to be done again."""
+"""Time after a machine's end after which its booking is final: by then the next run has reported which steps were repeated."""
 
 MOST_SETTLED = 10_000
-"""Machines whose final booking is remembered, so that it can be taken back should one that counted as gone be found again."""
+"""Number of machines whose final booking is kept, so that it can be undone if one that counted as ended is found again."""
 
 MOST_SAVING = 20_000
 """Allocations whose last mark is remembered."""
@@ -146,7 +146,7 @@ def _add(totals: Amounts, amounts: Amounts, sign: float = 1.0) -> None:
 
 
 class SaveMetrics:
-    """How long each save of a checkpoint held its training up: marks tell the sum so far, so two of them tell of one save."""
+    """How long each save of a checkpoint blocked its training: marks contain the sum so far, so two of them give one save."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._last: OrderedDict[AllocationId, float] = OrderedDict()

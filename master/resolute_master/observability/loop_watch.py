@@ -1,7 +1,6 @@
-"""How late the event loop is: everything else in the master waits while one thing runs.
-
-A coroutine sleeps for a moment, again and again, and notes how late it woke. A thread beside the loop looks at it and,
-when a wake-up is overdue, notes where the loop's thread is: so a stall is logged with the place in the code that held the loop up.
+"""How late the event loop is: one task runs at a time and delays all others. A coroutine sleeps repeatedly, and records how late
+it wakes. A thread beside the loop watches it and, when a wake-up is overdue, records the position of the loop's thread: so a
+stall is logged with the code that blocked the loop.
 
 A loop is late because the master computes, or because the machine has no processor for it. Two times tell them apart: what the
 whole process computed, for also a thread beside the loop holds it up as long as it holds the interpreter; and how long the loop's
@@ -55,8 +54,8 @@ class LoopWatch:
         processor_s: Callable[[], float] = time.process_time,
         waited_s: Callable[[], float] | None = None,
     ) -> None:
-        """`processor_s` says how much processor time the process has used so far, `waited_s` how long the loop's thread has waited
-        for a processor so far (None: what the system counts)."""
+        """`processor_s` returns the processor time of the process so far, `waited_s` the time for which the loop's thread has
+        waited for a processor so far (None: the system's count)."""
         self._clock = clock
         self._processor_s = processor_s
         self._waited_s = waited_s

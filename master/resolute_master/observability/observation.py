@@ -1,4 +1,4 @@
-"""Everything that watches a master, made in one place and handed to the parts that tell."""
+"""All observers of a master, built in one place and passed to the parts that report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from resolute_master.store.base import Store
 
 
 class Observation:
-    """Of one master. The parts are told of it as they are made: `store`, then `watch`; `services` run beside them."""
+    """Of one master. The parts are connected as they are built: `store`, then `watch`; `services` run beside them."""
 
     def __init__(self, *, version: str, clock: Clock, tracing: Tracing) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the moments of the first counts: a series each, of no use here

@@ -25,14 +25,14 @@ LATENCIES = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Anybody may send any other word, and it must not become a label."""
+"""A caller may send any other method, which must not become a label."""
 
 
 class RequestMetrics:
     """A `RequestObserver` that counts, and lets `tracing` open a span.
 
-    It counts in plain numbers, from the event loop alone, and makes series of them when somebody reads: the library's own take a
-    lock and look their labels up each time, which was a tenth of what a small request costs.
+    It counts in plain numbers, from the event loop alone, and builds series of them at a scrape: the library's counters take a
+    lock and look up their labels each time, a tenth of the cost of a small request.
     """
 
     def __init__(self, registry: CollectorRegistry, tracing: Tracing) -> None:

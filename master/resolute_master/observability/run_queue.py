@@ -14,7 +14,7 @@ _NANOSECONDS = 1e-9
 
 
 class RunQueue:
-    """The wait of the thread that makes this, in seconds since the thread began; 0.0 for ever where the system does not tell.
+    """The wait of the thread that makes this, in seconds since the thread began; always 0.0 if the system does not count it.
 
     Source: the second number of `/proc/<pid>/task/<tid>/schedstat` (Linux, Documentation/scheduler/sched-stats.rst).
     """

@@ -31,7 +31,7 @@ MOST_REMEMBERED = 10_000
 """Experiments whose request is remembered, and containers whose start is; past that the oldest are forgotten."""
 
 SEND_TIMEOUT_S = 3
-"""A collector that does not answer keeps a stopping master waiting for so long."""
+"""Maximum time that a stopping master waits for a collector that does not answer."""
 
 UNTRACED = frozenset(
     {"/metrics", "/prom/det-state-metrics", "/debug/prom/metrics", "/health", "/ready", "/agents/link"}
@@ -44,7 +44,7 @@ _propagator = TraceContextTextMapPropagator()
 
 
 def otlp_spans(endpoint: str, *, service: str, instance: str) -> Spans:
-    """Spans that are sent to a collector, in the background; when it is away they are dropped and nobody waits."""
+    """Spans that are sent to a collector, in the background; while it is unavailable they are dropped, without delay for others."""
     resource = Resource.create(
         {"service.name": service, "service.version": __version__, "service.instance.id": instance}
     )
@@ -56,7 +56,7 @@ def otlp_spans(endpoint: str, *, service: str, instance: str) -> Spans:
 
 
 class Spans:
-    """`Tracing` that records. `provider` says where to."""
+    """`Tracing` that records. `provider` is the destination."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -64,7 +64,7 @@ class Spans:
         self._engine: Engine | None = None
         self._origins: OrderedDict[ExperimentId, Context] = OrderedDict()
         self._starting: OrderedDict[ContainerId, tuple[Span, ContainerState]] = OrderedDict()
-        """Containers that do not run yet, with the last state that their agent has told."""
+        """Containers that do not run yet, with the last state that their agent has reported."""
 
     @contextmanager
     def request(self, headers: Mapping[str, str], method: str, route: str) -> Iterator[None]:
@@ -162,7 +162,7 @@ class Spans:
             self._starting.popitem(last=False)[1][0].end(_ns(at))
 
     def _go_on(self, allocation: Allocation, at: datetime) -> None:
-        """What the agents have told: each state is an event of the span, and a container that runs or has ended its end."""
+        """Reports of the agents: each state is an event of the span, and a running or ended container is its end."""
         for container in allocation.containers:
             span, told = self._starting.get(container.id, (None, container.state))
             if span is None or container.state is told:

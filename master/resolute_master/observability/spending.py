@@ -15,7 +15,7 @@ OWNER = ("owner", "id")
 
 
 class SpendingMetrics(Collector):
-    """Of every account but those of experiments, which come and go: `GET /api/v1/cost` tells of them."""
+    """Of every account except those of experiments, whose number is unbounded: `GET /api/v1/cost` returns them."""
 
     def __init__(self, registry: CollectorRegistry, engine: Engine, clock: Clock) -> None:
         self._engine = engine

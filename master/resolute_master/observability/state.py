@@ -40,8 +40,8 @@ class Seen:
 
 
 class StateMetrics(Collector):
-    """Pools of the configuration and the states above are always shown, with 0 where there is nothing: so an alert can tell
-    nothing from missing."""
+    """Pools of the configuration and the states above are always shown, with 0 if empty: so an alert can distinguish empty from
+    missing."""
 
     def __init__(self, registry: CollectorRegistry, engine: Engine, clock: Clock) -> None:
         self._engine = engine
@@ -154,7 +154,7 @@ def agent_state(agent: Agent) -> str:
 
 
 def slot_state(agent: Agent, slot: Slot, used: bool) -> str:
-    """`draining` still works for somebody and takes nothing new; a used slot of a lost link counts as used."""
+    """`draining` still runs work and accepts no new work; a used slot of a lost link counts as used."""
     barred = agent.draining or slot.draining or not (agent.enabled and slot.enabled)
     if used:
         return "draining" if barred else "used"
@@ -164,7 +164,7 @@ def slot_state(agent: Agent, slot: Slot, used: bool) -> str:
 
 
 def machine_state(instance: Instance) -> str:
-    """Where a machine is in its life, in one word."""
+    """The state of a machine, in one word."""
     if instance.intent is Intent.STOP:
         return "stopping"
     if instance.unreachable_since is not None:

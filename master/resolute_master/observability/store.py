@@ -80,7 +80,7 @@ def _unstored(reporting: Reporting, stream: str) -> int:
 
 
 class _Observed:
-    """Stands for a store: each of its coroutines is timed, everything else is the store's own."""
+    """A proxy of a store that measures each of its coroutines."""
 
     def __init__(self, store: Store, metrics: StoreMetrics) -> None:
         self._store = store

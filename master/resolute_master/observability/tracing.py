@@ -1,4 +1,4 @@
-"""Spans from a request to the start of a container, for OpenTelemetry; nothing at all where it is not switched on.
+"""Spans from a request to the start of a container, for OpenTelemetry; empty unless enabled.
 
     POST /api/v1/experiments
       command CreateExperiment
@@ -30,7 +30,7 @@ class Tracing(Protocol):
     """Where spans come from."""
 
     def request(self, headers: Mapping[str, str], method: str, route: str) -> AbstractContextManager[None]:
-        """A request is served inside; what the caller says of its own trace is taken up."""
+        """A context in which a request is served; it continues the caller's trace."""
         ...
 
     def watch(self, engine: Engine) -> None:
@@ -38,7 +38,7 @@ class Tracing(Protocol):
         ...
 
     def parent_of(self, container: ContainerId) -> str:
-        """What the start of a container is part of, as a W3C `traceparent`; empty when nobody asked for a trace."""
+        """The parent span of a container's start, as a W3C `traceparent`; empty without a trace."""
         ...
 
     def close(self) -> None:

@@ -36,9 +36,8 @@ def master_place(config: MasterConfig, environ: Mapping[str, str], trust: Trust 
 
 
 def completed(config: MasterConfig, environ: Mapping[str, str]) -> MasterConfig:
-    """With what the pools leave to the machine that the master runs on: regions, addresses, names. Blocking.
-
-    Raises `InvalidInput` when that cannot tell what a pool cannot do without.
+    """Completes the pools with facts of the master's machine: regions, addresses, names. Blocking. Raises `InvalidInput` when a
+    required fact is not available.
     """
     master = master_place(config, environ)
     pools = tuple(_completed(pool, master) for pool in config.resource_pools)
@@ -70,11 +69,11 @@ def check_pool(pool: ResourcePool) -> None:
 
 
 def left_to_master(pool: ResourcePool) -> tuple[str, ...]:
-    """What the pool does not say because a master in the same cloud knows it of its own machine: names of keys."""
+    """Keys that the pool omits because a master in the same cloud completes them from its own machine."""
     return () if pool.provider is None else driver_of(pool.provider).left_to_master(pool.provider)
 
 
 def prices_told_by(pool: ResourcePool) -> str:
-    """The cloud, for people, that tells the prices of the pool's spot market; empty where none does."""
+    """The cloud that publishes the spot prices of the pool, for display; empty if none does."""
     driver = None if pool.provider is None else driver_of(pool.provider)
     return driver.title if driver is not None and driver.tells_spot_prices else ""

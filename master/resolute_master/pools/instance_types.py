@@ -45,7 +45,7 @@ def remembered(config: MasterConfig) -> Types:
 
 
 async def learnt(config: MasterConfig, open_types: OpenTypes, clock: Clock) -> Types:
-    """The types of the clouds as they tell them now. An answer is on the disk before it is used."""
+    """The clouds' current types. An answer is written to the disk before it is used."""
     return {driver.name: await _learnt(config, driver, open_types, clock) for driver in _asked(config)}
 
 
@@ -79,7 +79,7 @@ async def _ask(pool: ResourcePool, driver: Driver[Any], open_types: OpenTypes, c
 
 
 def _asked(config: MasterConfig) -> list[Driver[Any]]:
-    """The drivers of the pools whose clouds tell of their types."""
+    """The drivers of the pools whose clouds describe their types."""
     found = {
         pool.provider.name: driver_of(pool.provider) for pool in config.resource_pools if pool.provider is not None
     }
@@ -87,7 +87,7 @@ def _asked(config: MasterConfig) -> list[Driver[Any]]:
 
 
 def _known(driver: Driver[Any], told: Iterable[Shape]) -> Catalogue:
-    """An answer that knows of no accelerators says nothing against a table that does: it may be too old for their kind."""
+    """An answer without accelerators does not override a table with some: it may be too old for their kind."""
     table = driver.catalogue()
     return table.with_shapes(
         shape

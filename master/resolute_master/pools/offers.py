@@ -10,10 +10,9 @@ from resolute_provisioner.model import Offer
 
 
 def offers_of(pool: ResourcePool, at: Location = (), catalogue: Catalogue | None = None) -> tuple[Offer, ...]:
-    """What the pool may buy, by id; nothing for a pool that is not elastic.
-
-    `at` is where the pool stands in its file, `catalogue` what is known of the cloud's types beside the shipped table.
-    Raises `InvalidConfig` for types that are not known, slots that contradict the type, and what is offered twice.
+    """What the pool may buy, by id; empty for a pool that is not elastic. `at` is the path of the pool in its file, `catalogue`
+    the known types of the cloud beside the shipped table. Raises `InvalidConfig` for types that are not known, slots that
+    contradict the type, and what is offered twice.
     """
     provider = pool.provider
     if provider is None:

@@ -25,12 +25,12 @@ LONGEST_LEARNT_IDLE_S = 1200.0
 """Where the idle period is learnt, no machine is kept longer without work."""
 
 Types = Mapping[str, Catalogue]
-"""Of machine types, by the provider that told of them."""
+"""Of machine types, by the provider that described them."""
 NO_TYPES: Types = {}
 
 
 def pool_policies(config: MasterConfig, types: Types = NO_TYPES) -> dict[PoolName, PoolPolicy]:
-    """`types` is what the clouds have told beside the shipped tables. Raises `InvalidConfig` for machines that nobody can know,
+    """`types` are the clouds' answers beside the shipped tables. Raises `InvalidConfig` for unknown machines,
     before anything is stored or started."""
     return {
         PoolName(pool.pool_name): _policy(config, pool, place, types)
@@ -90,7 +90,7 @@ def _disruption(given: DisruptionPolicy) -> Disruption:
 
 
 def scaling_of(pool: ResourcePool, at: Location = (), types: Types = NO_TYPES) -> PoolScaling | None:
-    """The elastic part of a pool; None for one that has none. `at` is where the pool stands in its file."""
+    """The elastic part of a pool; None for one that has none. `at` is the path of the pool in its file."""
     provider = pool.provider
     if provider is None:
         return None

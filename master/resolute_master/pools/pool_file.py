@@ -34,7 +34,7 @@ class FilePool:
     scaling: PoolScaling | None
     """None for a pool that is not elastic."""
     listens_on: str = ""
-    """The master's own `host`; empty where the file does not say."""
+    """The master's own `host`; empty if the file does not contain it."""
 
 
 def read_pools(path: Path) -> tuple[FilePool, ...]:

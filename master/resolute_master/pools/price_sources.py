@@ -20,7 +20,7 @@ OpenPrices = Callable[[ResourcePool, Clock], PriceSource | None]
 
 
 def price_source_of(pool: ResourcePool, clock: Clock) -> PriceSource | None:
-    """None for a pool whose cloud tells no prices of the moment."""
+    """None for a pool whose cloud publishes no current prices."""
     provider = pool.provider
     return None if provider is None else driver_of(provider).price_source(pool, provider, clock)
 
@@ -28,7 +28,7 @@ def price_source_of(pool: ResourcePool, clock: Clock) -> PriceSource | None:
 def price_watches(
     config: MasterConfig, engine: Engine, open_prices: OpenPrices, clock: Clock, ids: IdSource
 ) -> tuple[PriceWatch, ...]:
-    """One for each pool that has somebody to ask."""
+    """One for each pool with a source."""
     watches: list[PriceWatch] = []
     for pool in config.resource_pools:
         provider, scaling = pool.provider, engine.pools[PoolName(pool.pool_name)].scaling

@@ -47,8 +47,8 @@ class Provisioning:
     """What machines check the master's certificate with."""
 
     async def start(self) -> list[asyncio.Task[None]]:
-        """One reconciler a pool that is elastic, woken by every change of its machines. Clouds are opened beside the loop: an
-        SDK takes its time, and agents that come back do not wait."""
+        """One reconciler a pool that is elastic, woken by every change of its machines. Clouds are opened beside the loop: an SDK
+        is slow to load, and must not delay reconnecting agents."""
         tasks: list[asyncio.Task[None]] = []
         for pool in self.config.resource_pools:
             place = CloudPlace(
@@ -95,7 +95,7 @@ def _waking(reconciler: Reconciler) -> Callable[[Change], None]:
 
 
 class MachineBoots:
-    """What each machine of a pool is told at its start. Raises `InvalidInput` when machines could not reach this master."""
+    """The boot data of each machine of a pool. Raises `InvalidInput` when machines could not reach this master."""
 
     def __init__(
         self, config: MasterConfig, join_token: Callable[[str], str], pool: ResourcePool, trust: Trust | None = None

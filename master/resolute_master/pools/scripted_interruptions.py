@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class InterruptionsBySteps:
-    """Interrupts the pool's n-th launched machine once a trial that runs there has done so many steps.
+    """Interrupts the pool's n-th launched machine when a trial there has done a given number of steps.
 
     The machines' numbers, and which interruptions have happened, are read from the instances, so a restart of the master
     counts on and repeats none.

@@ -39,7 +39,7 @@ class Explanation:
     """`reason` is one sentence, `details` are the facts behind it. The rest is empty unless the job has a pending allocation.
 
     `waiting` is the allocation that this is about: the job's first. `start` is how it starts without a change, if it does.
-    `blockers` None: nothing that runs or waits blocks it. `gave_up` says what was not determined for lack of passes.
+    `blockers` None: nothing that runs or waits blocks it. `gave_up` is what was not determined for lack of passes.
     """
 
     state: JobState

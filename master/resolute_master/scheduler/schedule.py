@@ -12,7 +12,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 def schedule(snapshot: PoolSnapshot, *, starts: int | None = None) -> Plan:
     """Placements, preemptions and the demand for machines. The same snapshot gives the same plan.
 
-    `starts` limits the number of placements; a plan that is `cut` there says nothing about later allocations.
+    `starts` limits the number of placements; a plan that is `cut` there contains no later allocations.
     """
     return run(snapshot, starts=starts).plan
 

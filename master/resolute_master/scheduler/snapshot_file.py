@@ -92,7 +92,7 @@ class _Reader:
     """Task by slot by agent, for tasks that list slot numbers."""
     _known: dict[str, dict[int, None] | None] = field(default_factory=dict)
     _left: dict[str, Iterator[int]] = field(default_factory=dict)
-    """By agent: slots for tasks that give a count, the lowest first. An agent that is gone has any number."""
+    """By agent: slots for tasks that give a count, the lowest first. A missing agent has any number."""
 
     def snapshot(self) -> PoolSnapshot:
         allocations = list(self._allocations())
@@ -294,7 +294,7 @@ class _Reader:
         return named
 
     def _slots_of(self, agent: str) -> dict[int, None] | None:
-        """Their numbers, in the order of the file; None for an agent that is gone."""
+        """Their numbers, in the order of the file; None for a missing agent."""
         if agent not in self._known:
             there = self.row.agents.get(agent)
             self._known[agent] = None if there is None else dict.fromkeys(_slot_numbers(there))

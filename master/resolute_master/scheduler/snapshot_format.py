@@ -259,9 +259,9 @@ class SnapshotRow(ConfigModel):
     agents: Annotated[
         dict[str, Annotated[AgentRow, BeforeValidator(_as_agent)] | None], AfterValidator(_agents_of_a_size)
     ] = Field(default_factory=dict)
-    """Its agents, by id; null is one that is gone while something still counts as running there."""
+    """Its agents, by id; null is one that is missing while an allocation still counts as running there."""
     jobs: Annotated[dict[str, JobRow | None], BeforeValidator(_named)] = Field(default_factory=dict)
-    """Its jobs, by id; null is one that is gone: its tasks count with the defaults."""
+    """Its jobs, by id; null is one that is missing: its tasks count with the defaults."""
     tasks: Annotated[dict[str, TaskRow | None], BeforeValidator(_named), AfterValidator(_tasks_of_a_size)] = Field(
         default_factory=dict
     )

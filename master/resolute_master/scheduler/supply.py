@@ -45,7 +45,7 @@ class AvailableOffer:
 class Supply:
     """Machines that may join. The empty supply is that of a pool that never grows.
 
-    `room` is how many machines of all offers together may still be requested; `reason` says why none may be or none is available.
+    `room` is how many machines of all offers together may still be requested; `reason` is why none may be or none is available.
     """
 
     machines: tuple[ComingMachine, ...] = ()

@@ -35,7 +35,7 @@ MORE_AGENT = AgentId("~one-more")
 
 
 class Change(StrEnum):
-    """What is changed; the text says what `WhatIf.value` is."""
+    """What is changed; the text describes `WhatIf.value`."""
 
     PRIORITY = "priority"
     """The job's priority."""

@@ -18,7 +18,7 @@ class ExitReason(StrEnum):
 
 
 class ValidationCompleted(Struct, frozen=True, kw_only=True, gc=False):
-    """One validation of a trial; never told twice for one step count. None: the report did not hold such a number."""
+    """One validation of a trial; never passed twice for one step count. None: the report did not hold such a number."""
 
     request_id: str
     metric: float | None

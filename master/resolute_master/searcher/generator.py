@@ -16,9 +16,9 @@ WORDS = 624
 OFFSET = 397
 WORD = 0xFFFFFFFF
 EARLY = WORDS - OFFSET
-"""So many draws need nothing but the words that come of the seed, and of these as many as reach `OFFSET` beyond the draw."""
+"""Number of draws that need only the words of the seed, up to `OFFSET` beyond the draw."""
 AT_ONCE = 5
-"""So many draws make the id and the seed of a trial: the words for them are made together."""
+"""Number of draws for the id and the seed of a trial: their words are generated together."""
 
 
 class Generator:

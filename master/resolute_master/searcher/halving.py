@@ -283,7 +283,7 @@ class HalvingSearch(Method):
         return draft.update(trial, worth=self._worth(draft.records, trial))
 
     def _compare_again(self, draft: Draft, index: int, rung: int) -> None:
-        """A result has come to the rung or is gone. Of those that have gone on from there, it moves at most one across each of the
+        """A result of the rung was added or removed. Of those that have gone on from there, it moves at most one across each of the
         places up to which trials continue, and up to which they would continue from the next rung as well."""
         bracket, board = self._brackets[index], _board(index, rung)
         results = draft.records.size(board)

@@ -49,13 +49,13 @@ class TrialState(StrEnum):
 
     TRAINING = "training"
     WAITING = "waiting"
-    """It idles until others have told how good they are."""
+    """It waits until others have reported results."""
     STOPPED = "stopped"
     ENDED = "ended"
 
 
 class Stage(Struct, frozen=True, kw_only=True):
-    """A trial in its search, for people; counts begin at 0, places at 1."""
+    """A trial in its search, for display; counts begin at 0, places at 1."""
 
     state: TrialState
     reason: str = ""
@@ -63,20 +63,20 @@ class Stage(Struct, frozen=True, kw_only=True):
     rung: int | None = None
     rungs: int | None = None
     rank: int | None = None
-    """Its place among the results of the highest rung that it has told one of."""
+    """Its rank among the results of the highest rung for which it has reported one."""
     ranked: int | None = None
     """How many results these are."""
 
 
 class Planned(Struct, frozen=True, kw_only=True):
-    """So many trials will train until `units`; None: as far as their code wants."""
+    """Number of trials that will train until `units`; None: as far as their code decides."""
 
     trials: int
     units: int | None = None
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """So many points of the space, from a sampler with these settings."""
+    """A number of points of the space, from a sampler with these settings."""
 
     points: int
     space: Space
@@ -111,11 +111,11 @@ class SearchMethod(Protocol):
     def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None: ...
 
     def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
-        """It has trained until its length; its row says so already."""
+        """It has trained until its length; its row already contains this."""
         ...
 
     def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
-        """It has ended; its row and the draft's counts say so already."""
+        """It has ended; its row and the draft's counts already contain this."""
         ...
 
     def proposed(self, draft: Draft, points: Sequence[Mapping[str, Any]]) -> None:
@@ -135,12 +135,12 @@ class SearchMethod(Protocol):
         ...
 
     def plan(self) -> tuple[Planned, ...]:
-        """What it will do, by ascending units, as far as the configuration tells."""
+        """Its expected work, by ascending units, as far as the configuration defines it."""
         ...
 
 
 class Method:
-    """What a method does that has nothing to say to an event: a start for a new one."""
+    """Defaults for all events, as a start for a new method."""
 
     requires = ""
 
@@ -331,7 +331,7 @@ _ENDS = {
 
 
 def _said(trial: SearchTrial, reason: ExitReason | None) -> dict[str, str]:
-    """What was said when it was stopped stays said."""
+    """The verdict at its stop is kept."""
     return {} if trial.stopped else {"verdict": _ENDS[reason]}
 
 

@@ -18,7 +18,7 @@ Block = Mapping[str, Any]
 """The configuration's `searcher`, complete."""
 
 AT_ONCE = 16
-"""Trials at a time where the configuration does not say."""
+"""Default number of concurrent trials."""
 
 
 def make(searcher: Block, space: Space) -> SearchMethod:

@@ -1,4 +1,4 @@
-"""The port between the rules and whatever keeps them.
+"""The port between the rules and their storage.
 
 Two kinds of data, two paths. *State* (experiments, trials, allocations, ...) is written by the engine alone, one
 `commit` a cycle. *Streams* (metrics, logs, step marks) are appended by their batched writers and paged by readers.
@@ -191,7 +191,7 @@ class Snapshot:
 
 
 class StoreBroken(ResoluteError):
-    """The store cannot be used as it is; the text names it and says what to do."""
+    """The store cannot be used as it is; the text names it and has a remedy."""
 
 
 class Unstorable(InvalidInput):
@@ -230,7 +230,7 @@ class Store(Protocol):
     async def load(self) -> Stored:
         """Everything the engine needs to continue, read at boot.
 
-        Experiments that are not gone (`ExperimentState.gone`), or are being deleted, with their jobs, trials, checkpoints
+        Experiments that are not deleted (`ExperimentState.gone`), or are being deleted, with their jobs, trials, checkpoints
         and searches; allocations that have not ended; instances that are not over; all agents, and all of
         `ALWAYS_LOADED`; the whole outbox; the last journal sequence and digest (0 and "" in an
         empty store).
@@ -488,7 +488,7 @@ class Store(Protocol):
         ...
 
     def away_s(self) -> float:
-        """Seconds since it could last be used, while it waits for a database to come back; 0 otherwise."""
+        """Seconds since it could last be used, while it waits for an unavailable database; 0 otherwise."""
         ...
 
     async def close(self) -> None: ...

@@ -73,7 +73,7 @@ def searcher(pattern: str) -> Callable[[str], bool]:
 
 
 def search_takes_long(pattern: str) -> InvalidInput:
-    """What is said of a search that was ended."""
+    """The error of a search that was cancelled."""
     return InvalidInput(
         f"searchText: the search for '{storable_text(pattern)[:80]}' takes more than {SEARCH_S:g} s; "
         "search for text, or name a part of the log (timestampAfter, timestampBefore)"
@@ -139,7 +139,7 @@ def attempt_number(allocation: str) -> int:
 
 
 NUL_KEPT = "\U0010ffff"
-"""What stands for NUL in stored lines of logs: a code point that Unicode has given to no character and never will."""
+"""The replacement for NUL in stored lines of logs: a code point that Unicode has given to no character and never will."""
 
 
 def with_nul_kept(line: str) -> str:

@@ -1,4 +1,4 @@
-"""What lines of logs have in common, as every store tells it."""
+"""Properties of log lines that all stores share."""
 
 from __future__ import annotations
 

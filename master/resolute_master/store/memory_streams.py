@@ -119,7 +119,7 @@ class MetricTable:
         return (first,) if first == last else (first, last)
 
     def ordered(self, query: MetricQuery) -> tuple[MetricReport, ...]:
-        """As the query says."""
+        """In the order of the query."""
         low = -1 if query.first_step is None else query.first_step
         rows = [
             row

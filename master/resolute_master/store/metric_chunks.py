@@ -33,7 +33,7 @@ _TIME = re.compile(r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 _PLAIN = {float, int}
 
 NO_STEP = -1
-"""Where a report without a step count stands: before all others."""
+"""The position of a report without a step count: before all others."""
 
 
 class NameSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,7 +56,7 @@ class NameSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Consecutive reports of a group, from `first_step` up to `last_step`. Without `reports` there is none.
 
-    `preceding` says how many reports of the group came before when the chunk was begun: it decides how large it gets.
+    `preceding` is the number of earlier reports of the group when the chunk was started: it determines its maximum size.
     """
 
     first_step: int

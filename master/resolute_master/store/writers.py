@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 Write = Callable[[Sequence[Item]], Coroutine[None, None, Sequence[Outcome] | None]]
-"""Stores a batch, all or nothing, and says what became of each item; None when there is nothing to say. Called a second time before
+"""Stores a batch, all or nothing, and returns the outcome of each item; None without outcomes. Called a second time before
 the first call has returned, it stores in the order of the calls."""
 
 Publish = Callable[[Sequence[Item], Sequence[Outcome] | None], Coroutine[None, None, None]]

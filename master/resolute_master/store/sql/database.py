@@ -1,4 +1,4 @@
-"""Connections and transactions: where a piece of work runs, and what its errors mean to a person.
+"""Connections and transactions: where work runs, and its errors as texts for users.
 
 Work is a plain function of a `sqlalchemy.Connection`. For SQLite it runs in a thread of ours, whole: a commit costs one
 hop to the thread and back, not one a statement.
@@ -39,7 +39,7 @@ READERS = 2
 """Reads that run at once beside the one writer: enough that a long listing does not hold up a short look-up."""
 
 BUSY_TIMEOUT_S = 30.0
-"""How long SQLite waits for another process (a backup, a person's shell) to let go of the file."""
+"""How long SQLite waits for another process (a backup, a user's shell) to release the file."""
 
 SYNCHRONOUS = "FULL"
 """What is committed is on the disk, not only in the operating system's memory."""
@@ -101,7 +101,7 @@ class SqliteDatabase:
         return database
 
     async def write(self, work: Work[T]) -> T:
-        """Raises `StoreBroken` also when the file was removed meanwhile: then nothing is kept, whatever SQLite says."""
+        """Raises `StoreBroken` also when the file was removed meanwhile: then nothing is kept, whatever SQLite returns."""
         return await self._run(self._writer, self._writing, work)
 
     async def watch(self) -> None:

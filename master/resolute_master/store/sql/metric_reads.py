@@ -50,7 +50,7 @@ def metrics(
 
 
 def ordered(connection: Connection, query: MetricQuery) -> tuple[MetricReport, ...]:
-    """As the query says."""
+    """In the order of the query."""
     column = tables.metrics.c
     # PostgreSQL reads an index in order only where a list of values is no condition on the index itself.
     in_groups = func.coalesce(column.metric_group, "").in_(query.groups)

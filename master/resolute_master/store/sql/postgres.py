@@ -38,7 +38,7 @@ READ_PATIENCE_S = 10.0
 PING_TIMEOUT_S = 2.0
 
 SAY_AGAIN_S = 30.0
-"""The log says so often that the server is still away."""
+"""Interval of log messages while the server is unavailable."""
 
 FIRST_RETRY_S = 0.05
 LONGEST_RETRY_S = 1.0
@@ -119,7 +119,7 @@ class PostgresDatabase:
             raise in_words(self.address, error) or error from error
 
     async def watch(self) -> None:
-        """Each call says how the server is."""
+        """Each call shows the state of the server."""
         await asyncio.Event().wait()
 
     def away_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Where a PostgreSQL server is, how the way there is protected, and what its refusals mean to a person."""
+"""Where a PostgreSQL server is, how the connection is protected, and its refusals as texts for users."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def state_of(error: BaseException) -> str:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the connection is gone, so that what was being done may or may not be stored."""
+    """Whether the connection is lost, so that the operation may or may not be stored."""
     cause = driver_error(error)
     if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return False

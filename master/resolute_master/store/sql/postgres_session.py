@@ -48,7 +48,7 @@ END_TIMEOUT_MS = 5000
 
 
 BUSY = "another operation is in progress"
-"""What asyncpg says of a connection whose operation has not ended."""
+"""asyncpg's error for a connection whose operation has not ended."""
 
 
 class Lane(Enum):
@@ -153,7 +153,7 @@ class Session:
         await self._thread.run(self._pool.dispose())
 
     async def abandon(self) -> None:
-        """Lets go of everything without a word to a server that does not listen."""
+        """Releases everything without a message to a server that does not answer."""
         self._unwatch()
         for at in self.lanes.values():
             at.connection.terminate()

@@ -61,7 +61,7 @@ class Bulk:
 class MetricCopier:
     """Appends metric reports; remembers which older runs it has archived already, so that a report need not look again.
 
-    The only writer of the table, besides the careful way, of which it has to be told.
+    The only writer of the table, besides the slow path, which must notify it.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ _clock = SystemClock()
 
 
 class _TookTooLong(Exception):
-    """SQLite only tells that its function has failed."""
+    """SQLite only reports that its function has failed."""
 
 
 def add_search(connection: sqlite3.Connection) -> None:

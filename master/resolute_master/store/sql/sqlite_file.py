@@ -29,7 +29,7 @@ or empty. To begin a new cluster in this place on purpose, remove this file as w
 
 
 def marker_of(path: Path) -> Path:
-    """The file that says that a cluster is kept in the database."""
+    """The file that marks the database as a cluster's."""
     return path.with_name(path.name + ".cluster")
 
 

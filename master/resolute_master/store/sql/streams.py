@@ -224,8 +224,8 @@ def outer_reports(connection: Connection, runs: Collection[tuple[TrialId, int]])
 
 
 def _outer_reports(connection: Connection, runs: Sequence[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
-    """Two looks into the index a run, from the beginning and from the end of its trial to its first row there; what a report says
-    is not read."""
+    """Two looks into the index a run, from the beginning and from the end of its trial to its first row there; the contents of
+    reports are not read."""
     asked = values(Column("trial_id", BigInteger), Column("run_id", BigInteger)).data(list(runs)).cte("asked")
     column = tables.metrics.c
     counted = column.metric_group.not_in(sorted(metric_rows.SYSTEM_GROUPS))
@@ -276,7 +276,7 @@ def _logs(connection: Connection, query: LogQuery, found: Sequence[ColumnElement
 
 
 def log_fields(connection: Connection, task: TaskId, after_id: int) -> LogFields:
-    """Told apart by the database: of a hundred thousand lines few rows come back."""
+    """Distinguished by the database: of a hundred thousand lines it returns few rows."""
     column = tables.logs.c
     fields = (
         column.agent_id,

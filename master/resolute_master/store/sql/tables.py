@@ -78,7 +78,7 @@ class NameText(StoredText):
 
 
 class LogText(StoredText):
-    """A line of a log, which comes back with the NULs that it had."""
+    """A line of a log, which is read with its original NULs."""
 
     cache_ok = True
 
@@ -376,7 +376,7 @@ metric_chunks = Table(
     Column("preceding", BigInteger, nullable=False),
     Column("body", StoredText, nullable=False),
 )
-"""What `store.metric_chunks` keeps of `metrics`: nothing is in it that its rows do not say."""
+"""What `store.metric_chunks` keeps of `metrics`: it contains nothing beyond its rows."""
 
 logs = Table(
     "logs",
