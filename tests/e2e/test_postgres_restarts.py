@@ -68,4 +68,4 @@ def _replays(url: str, config_file: Path) -> None:
     command = [sys.executable, "-m", "resolute_master.replay", url, "--config-file", str(config_file)]
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "came out as recorded" in again.stdout
+    assert "are as recorded" in again.stdout

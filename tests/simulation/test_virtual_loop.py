@@ -39,5 +39,5 @@ def test_files_and_sockets_are_refused() -> None:
         with ours, theirs:
             asyncio.get_running_loop().add_reader(ours, lambda: None)
 
-    with pytest.raises(RuntimeError, match="do not know virtual time"):
+    with pytest.raises(RuntimeError, match="do not follow virtual time"):
         run_virtually(live())

@@ -127,7 +127,7 @@ async def test_a_machine_ends_when_its_agent_says_so(master: LinkMaster, machine
     await master.send(Shutdown(reason="the pool has enough"))
     await eventually(lambda: not machine.alive)
     assert machine.living() == []
-    assert json.loads((machine.directory / ENDED).read_text())["reason"].startswith("the agent said")
+    assert json.loads((machine.directory / ENDED).read_text())["reason"].startswith("the agent requested")
 
 
 async def test_a_directory_has_one_machine(master: LinkMaster, machine: MachineProcess) -> None:

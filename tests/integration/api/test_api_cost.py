@@ -268,7 +268,7 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
         )
         listed = (await world.get("/api/v1/job-queues-v2?reasons=true"))["jobs"]
         assert {row["full"]["jobId"]: row["full"]["reason"] for row in listed}[other] == why["reason"]
-        assert "was asked to save and end" in str(await world.get(f"/api/v1/jobs/{job}/explain"))
+        assert "was preempted" in str(await world.get(f"/api/v1/jobs/{job}/explain"))
         file = await world.get("/api/v1/resource-pools/default/snapshot")
         assert f"It waits for money: {file['held']}." == why["reason"]
         told = None

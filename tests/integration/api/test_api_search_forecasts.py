@@ -85,7 +85,7 @@ async def test_what_is_not_known_is_said_in_words(world: World, searcher: dict[s
 
 async def test_trials_without_a_length_have_no_end(world: World) -> None:
     found = await forecast(world, {"name": "random", "metric": "loss", "max_trials": 2}, secondsPerUnit=1)
-    assert "give searcher.max_length" in found["unknown"]
+    assert "set searcher.max_length" in found["unknown"]
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1e9])

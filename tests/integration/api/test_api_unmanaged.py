@@ -101,7 +101,7 @@ async def test_a_trial_runs_elsewhere_and_is_seen_here(world: World) -> None:
     assert (started["trialRunId"], started["stepsCompleted"], started["latestCheckpoint"]) == (2, 10, UUID)
     await world.post(f"{path}/metrics", metrics(id_, 2, 20, 0.25))
     assert "run 1" in await world.error("POST", f"{path}/metrics", metrics(id_, 1, 30, 0.1), status=409)
-    assert "begun before" in await world.error("POST", f"{path}/start", {"resume": False}, status=400)
+    assert "started before" in await world.error("POST", f"{path}/start", {"resume": False}, status=400)
 
 
 async def test_names_of_the_owner_find_the_same_things_again(world: World) -> None:

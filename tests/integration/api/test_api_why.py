@@ -78,7 +78,7 @@ async def test_a_pool_where_no_cost_is_known_is_no_way_out_of_a_limited_cost(tmp
         assert await pools_told(world, free["jobId"]) == ["vision"]
         assert await pools_told(world, limited["jobId"]) == []
         move = {"updates": [{"jobId": limited["jobId"], "resourcePool": "vision"}]}
-        assert "nothing is known to be paid" in json.dumps(
+        assert "the cost of work there is unknown" in json.dumps(
             await world.error("POST", "/api/v1/job-queues", move, status=400)
         )
 

@@ -174,7 +174,7 @@ def test_a_master_whose_database_is_taken_away_ends_with_words(tmp_path: Path, c
         Path(f"{database}{leftover}").unlink(missing_ok=True)
     code, told = refused_start(config)
     assert code != 0 and f"{database} is {'missing' if harm == 'removed' else 'empty'}" in told
-    assert "to begin a new cluster" in told and "resolute.db.cluster" in told
+    assert "to start a new cluster" in told and "resolute.db.cluster" in told
 
 
 def test_a_state_directory_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shel
     master.starts = told
     people = det.ok("job", "list")
     assert "2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000" in people
-    assert "as foreseen at 2026-01-01 11:00:00+0000" in people
+    assert "as estimated at 2026-01-01 11:00:00+0000" in people
     # Only those that wait are asked about.
     assert dict(master.asked("GET", "/api/v1/resource-pools/default/starts")[-1].query) == {"jobIds": "job-2"}
     for format_ in ("--csv", "--json"):
@@ -228,7 +228,7 @@ def test_the_list_of_jobs_is_shown_although_starts_are_not_known(det: Shell, mas
     master.starts_errors = dict.fromkeys(pools, ResoluteError("it failed"))
     shown = det.ok("job", "list")
     assert all(f"in-{pool}" in shown for pool in pools) and "Expected Start" not in shown
-    assert all(f"jobs of pool {pool} start" in det.err for pool in pools)
+    assert all(f"starts in pool {pool} are missing" in det.err for pool in pools)
 
 
 def test_slots_say_what_runs_in_them(det: Shell) -> None:

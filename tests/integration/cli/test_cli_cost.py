@@ -108,5 +108,5 @@ async def test_budgets_are_listed_set_and_taken_away(det: Shell) -> None:
     states = {row["owner"]: row for row in json.loads(await det("budget", "--json"))}
     assert states["workspace"]["budget"] == {"perDay": 5.0, "perMonth": 50.0}
     (job,) = det.world.engine.state.all(Job)
-    assert "asked to save and end" in await det("job", "explain", job.id)
+    assert "was preempted" in await det("job", "explain", job.id)
     assert "stopped" not in await det("resource-pool", "set-budget", "default", "--none")

@@ -105,7 +105,7 @@ def _replays(dead: Dead, config_file: Path) -> None:
     again = replay(dead.database, config_file)
     assert again.returncode == 0, again.stdout + again.stderr
     # The snapshot of an empty cluster stands before the first cycle, so that every cycle is run again.
-    assert again.stdout.startswith(f"{recorded} cycle(s), 1 to {recorded}, came out as recorded")
+    assert again.stdout.startswith(f"{recorded} cycle(s), 1 to {recorded}, are as recorded")
     assert recorded > 50
     told = simulated(dead.also_called, config_file)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -165,7 +165,7 @@ async def test_a_database_of_before_the_mark_gets_one_and_a_restored_backup_need
     await store.close()
     marker_of(path).unlink()
     await (await SqlStore.open(f"sqlite:///{path}")).close()
-    assert "to begin a new cluster" in marker_of(path).read_text().lower()
+    assert "to start a new cluster" in marker_of(path).read_text().lower()
     assert marker_of(path).stat().st_mode & 0o777 == 0o600
     elsewhere = tmp_path / "moved" / "master.db"
     elsewhere.parent.mkdir()

@@ -130,7 +130,7 @@ async def test_notes_are_written_and_not_over_those_of_someone_else(browser: Bro
     assert "warm up longer <b>next time</b>" in after.words and "<b>next" not in after.text
     assert "warm up<br" in after.text, "lines stay lines"
     late = await browser.submit(page, path, notes="too late", status=409)
-    assert "were changed while you wrote" in late.words and "too late" in late.words and "warm up" in late.words
+    assert "have changed meanwhile" in late.words and "too late" in late.words and "warm up" in late.words
     stored = (await browser.world.get(f"/api/v1/experiments/{experiment['id']}"))["experiment"]["notes"]
     assert stored == "warm up\nlonger <b>next time</b>"
     async with a_browser(browser.world) as other:

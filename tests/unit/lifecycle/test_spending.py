@@ -331,7 +331,7 @@ def test_a_machine_that_still_boots_when_the_money_is_used_up_is_given_back_at_o
     (paid,) = cluster.machines.values()
     assert paid.until is not None and cluster.bill() <= 1.0
     (given_back,) = words(cluster.decisions, "terminate")
-    assert "has not joined yet, and the pool may spend nothing now" in given_back
+    assert "has not joined yet, and the pool may not spend now" in given_back
     assert all(known.belief.consecutive_boot_failures == 0 for known in cluster.memory.state.all(PoolBelief)), (
         "the offer is not to blame"
     )
