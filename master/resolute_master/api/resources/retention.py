@@ -67,12 +67,12 @@ async def _ended_trials(api: ApiContext) -> AsyncIterator[Trial]:
 
 
 def is_due(trial: Trial, now: datetime, *, cluster_days: int) -> bool:
-    """Whether the log of the trial was kept as long as it has to be."""
+    """Whether the retention period of the trial's log has passed."""
     return trial.ended_at is not None and days_left(trial, now, cluster_days=cluster_days) == 0
 
 
 def days_left(trial: Trial, now: datetime, *, cluster_days: int) -> int:
-    """Begun days count in full. They are counted from the end of the trial; what the trial says goes before the cluster."""
+    """Started days count in full, from the end of the trial; the trial's setting takes precedence over the cluster's."""
     days = cluster_days if trial.log_retention_days is None else trial.log_retention_days
     if days == FOR_EVER or trial.ended_at is None:
         return days
