@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def savings(file: Path, pool: str, jobs: Path | None) -> Advice | None:
-    """None where there is nothing to say."""
+    """None without findings."""
     with loading("the simulator", "cli,master"):
         from resolute_sim.twin.advice_of_file import advice_of_file
     return advice_of_file(file, pool, jobs)

@@ -149,7 +149,7 @@ async def test_a_missing_or_empty_database_where_a_cluster_was_is_refused(
     await store.close()
     leave(path, left)
     with pytest.raises(
-        FailedPrecondition, match=r"master\.db is (missing|empty), and .*cluster says .*restore a backup"
+        FailedPrecondition, match=r"master\.db is (missing|empty), and .*cluster marks it .*restore a backup"
     ):
         await SqlStore.open(f"sqlite:///{path}")
     assert found(path) == left, "nothing was made"

@@ -24,7 +24,7 @@ _MAGIC = b"SQLite format 3\x00"
 _WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 
 _NOTE = """The database {name} beside this file holds a Resolute cluster. The master does not start while the database is missing
-or empty. To begin a new cluster in this place on purpose, remove this file as well.
+or empty. To start a new cluster in this place, remove this file as well.
 """
 
 
@@ -127,5 +127,5 @@ class OpenFile:
         self.broken = True
         return StoreBroken(
             f"the store {self._path}: {path} {what} while the master runs, so that no change would be kept; "
-            "the master ends: restore the file or a backup before the next start"
+            "the master ends: restore the file, or restore a backup, before the next start"
         )
