@@ -92,8 +92,8 @@ OpenStore = Callable[[MasterConfig], Awaitable[Store]]
 class MasterSettings:
     """The external dependencies of a master process.
 
-    `open_store`, `open_cloud`, `open_prices`, `open_types` and `advisor` are its edges; a master of another kind (for example with a
-    failing store) uses others.
+    `open_store`, `open_cloud`, `open_prices`, `open_types` and `advisor` are its edges; a master of another kind (for example with
+    a failing store) uses others.
     """
 
     config: MasterConfig
