@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,14 +20,17 @@ from resolute_master.api.auth.authenticate import Caller, Passwords, Tokens
 from resolute_master.api.context import ApiContext
 from resolute_master.api.http.application import add_routes
 from resolute_master.api.http.call import Call
+from resolute_master.api.queue.advice import PoolAdvices
 from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.api.submission.create_experiment import create_from
 from resolute_master.domain.administration import CreateProject, CreateWorkspace, PutTemplate, SetBudget
 from resolute_master.domain.commands import CreateUser
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 from resolute_master.domain.user import User
+from resolute_master.pools.policies import catalogues
 from resolute_master.seal.join_token import JoinToken
 from resolute_sim.master import CLUSTER, JOIN_TOKEN
+from resolute_sim.twin.advisor import ProcessAdvisor
 from resolute_web.interface import Interface
 from showcase.cluster import Cluster
 from showcase.setting import TEAMS
@@ -62,6 +66,7 @@ class Served:
             join_token=JoinToken(JOIN_TOKEN, kept=None),
             master_log=log,
             price_watches=cluster.master.price_watches,
+            advices=PoolAdvices(advisor=ProcessAdvisor(os.environ), catalogues=catalogues(cluster.config)),
         )
         self._code = tuple(_file(path) for path in sorted(CODE.iterdir()) if path.is_file())
 

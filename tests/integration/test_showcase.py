@@ -55,6 +55,9 @@ async def a_day(folder: Path) -> None:
         async with http.get(f"{root}/det/experiments", headers={"Accept": "text/html"}) as response:
             text = await response.text()
             assert response.status == 200 and "search" in text and "for the release" in text
+        async with http.get(f"{root}/det/resourcepool/gpus/advice", headers={"Accept": "text/html"}) as response:
+            text = await response.text()
+            assert response.status == 200 and "pool &#39;gpus&#39; is too short" in text
     await cluster.close()
     await store.close()
 
