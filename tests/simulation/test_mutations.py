@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resolute_sim.simulation import Outcome, simulate
+from support.effort import repeated
 from support.sim_mutations import (
     BRIEF_MACHINES,
     CRASHES,
@@ -41,6 +42,6 @@ def test_a_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatc
     ids=["crashes", "lost replies", "late words", "brief machines", "a restless market", "no spot"],
 )
 def test_the_weather_that_provokes_a_mutation_breaks_nothing_by_itself(weather: object) -> None:
-    for seed in range(6):
+    for seed in range(repeated(push=3, night=6)):
         outcome = simulate(seed, weather=weather, deadlines=weather is NO_SPOT)  # type: ignore[arg-type]
         assert not outcome.violations, f"seed {seed}: {outcome.violations[0]}"
