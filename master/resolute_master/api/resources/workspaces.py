@@ -57,9 +57,20 @@ async def _project_at_key(call: Call) -> Project:
 
 
 async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
+    (shown,) = await _show_workspaces(call, [workspace])
+    return shown
+
+
+async def _show_workspaces(call: Call, found: Sequence[Workspace]) -> tuple[WireWorkspace, ...]:
+    """All of them are counted at once."""
+    projects = {one.id: workspaces.projects(call.api.engine.state, one.id) for one in found}
+    ids = [project.id for each in projects.values() for project in each]
+    numbers = await call.api.store.project_numbers(ids)
+    return tuple(_workspace(call, one, [numbers[project.id] for project in projects[one.id]]) for one in found)
+
+
+def _workspace(call: Call, workspace: Workspace, projects: Sequence[ProjectNumbers]) -> WireWorkspace:
     owner = owner_of(call.api, workspace)
-    projects = workspaces.projects(call.api.engine.state, workspace.id)
-    numbers = await call.api.store.project_numbers([project.id for project in projects])
     return WireWorkspace(
         id=workspace.id,
         name=workspace.name,
@@ -67,7 +78,7 @@ async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
         immutable=workspace.immutable,
         pinned=False,
         error_message="",
-        num_experiments=sum(each.experiments for each in numbers.values()),
+        num_experiments=sum(each.experiments for each in projects),
         num_projects=len(projects),
         state=WorkspaceState.UNSPECIFIED,
         user_id=owner.id if owner else 0,
@@ -135,7 +146,7 @@ async def list_workspaces(call: Call, _: None) -> GetWorkspacesResponse:
     if query.sort_by is WorkspaceSortBy.NAME:
         found.sort(key=lambda one: (one.name, one.id))
     rows, pages = page_of(_directed(found, query.order_by), offset=query.offset, limit=query.limit)
-    return GetWorkspacesResponse(workspaces=tuple([await _show(call, one) for one in rows]), pagination=pages)
+    return GetWorkspacesResponse(workspaces=await _show_workspaces(call, rows), pagination=pages)
 
 
 async def get_workspace(call: Call, workspace: Workspace) -> GetWorkspaceResponse:

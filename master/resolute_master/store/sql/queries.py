@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -182,22 +183,27 @@ _GONE = [state.value for state in ExperimentState if state.gone]
 
 
 def project_numbers(connection: Connection, ids: Sequence[int]) -> dict[int, ProjectNumbers]:
-    """For each of `ids`; counted by the database, from an index."""
+    """For each of `ids`. The database counts in the order of an index, which has the state: a comparison of the state of each row
+    takes PostgreSQL three times as long."""
     column = tables.experiments.c
     found: dict[int, ProjectNumbers] = {}
     for some in dialect.batches(ids):
-        over = case((column.state.in_(_GONE), 0), else_=1)
         counted = connection.execute(
-            select(column.project_id, func.count(), func.sum(over), func.max(column.started_at))
+            select(column.project_id, column.state, func.count(), func.max(column.started_at))
             .where(column.project_id.in_(some))
-            .group_by(column.project_id)
+            .group_by(column.project_id, column.state)
         )
-        sums = {project: (count, int(active), last) for project, count, active, last in counted}
+        by_project: dict[int, list[tuple[str, int, datetime]]] = defaultdict(list)
+        for project, state, count, last in counted:
+            by_project[project].append((state, count, last))
         of_runs: dict[int, int] = {row[0]: row[1] for row in connection.execute(trials_of_projects(some))}
         for project in some:
-            count, active, last = sums.get(project, (0, 0, None))
+            states = by_project[project]
             found[project] = ProjectNumbers(
-                experiments=count, active=active, trials=of_runs.get(project, 0), last_started_at=last
+                experiments=sum(count for _, count, _ in states),
+                active=sum(count for state, count, _ in states if state not in _GONE),
+                trials=of_runs.get(project, 0),
+                last_started_at=max((last for _, _, last in states), default=None),
             )
     return found
 
