@@ -16,6 +16,9 @@ from resolute_web.words import number
 
 METRIC = "metric"
 HYPERPARAMETER = "hp."
+LONGEST_LABEL = 18
+"""Characters beside an axis."""
+
 MOST_WORDS = 100
 """Of an axis, to choose from."""
 
@@ -116,9 +119,14 @@ class Scale:
     def labels(self) -> Sequence[tuple[float, str]]:
         """Place and text of some values."""
         if self.words:
-            return [(self.place(word), word) for word in self.words[:12]]
+            return [(self.place(word), shortened(word)) for word in self.words[:12]]
         middle = math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2
         return [(self.place(value), number(value, 3)) for value in (self.low, middle, self.high)]
+
+
+def shortened(word: str) -> str:
+    """As it fits beside an axis."""
+    return word if len(word) <= LONGEST_LABEL else f"{word[: LONGEST_LABEL - 1]}…"
 
 
 def scale_of(values: Sequence[Any]) -> Scale:

@@ -79,7 +79,7 @@
           stroke: several ? (line.best ? colour("--accent") : colour("--shade-3")) : colour(`--series-${(line.place ?? at) % SERIES}`),
           width: line.best && several ? 2.5 : 1.5,
           spanGaps: true,
-          points: { show: line.value.length < 20, size: 5 },
+          points: { show: line.value.length < 20, size: 5, fill: colour("--panel") },
           value: (_, value) => written(value),
         })),
       ],
