@@ -172,9 +172,7 @@ class _Parser:
         if self._next >= len(self._tokens):
             return InvalidInput(f"{self._key}: ends where {wanted} must follow; {_HELP}")
         token = self._tokens[self._next]
-        return InvalidInput(
-            f"{self._key}: '{token.text[:80]}' at character {token.at} stands where {wanted} must; {_HELP}"
-        )
+        return InvalidInput(f"{self._key}: '{token.text[:80]}' at character {token.at}: expected {wanted}; {_HELP}")
 
 
 def _value(token: _Token, column: Column) -> float | str:

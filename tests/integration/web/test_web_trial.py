@@ -129,7 +129,7 @@ async def test_the_log_is_shown_searched_and_followed(browser: Browser) -> None:
 async def test_a_log_is_read_by_level_and_rank_and_from_its_first_error(browser: Browser) -> None:
     trial, task = await _with_reports(browser)
     path = f"{path_of(trial)}/logs"
-    assert "No line tells of an error." in (await browser.open(f"{path}?first=error")).words
+    assert "No line reports an error." in (await browser.open(f"{path}?first=error")).words
     levels = ["INFO"] * 5 + ["WARNING", "ERROR", "INFO", "ERROR"]
     lines = [
         {"taskId": trial.task_id, "log": f"line {n} of {level}\n", "level": f"LOG_LEVEL_{level}", "rankId": n % 2}

@@ -66,7 +66,7 @@ def test_each_kind_of_condition_is_read(text: str, wanted: Comparison) -> None:
         ("hp.lr", "where: ends where one of =, !=, <, <=, >, >=, 'contains'"),
         ("hp.lr <", "where: ends where a value to compare hp.lr with must follow"),
         ("hp.lr < and", "where, hp.lr.value: 'and' must be a number for '<'"),
-        ("hp.lr < 1 user = ada", "'user' at character 11 stands where 'and', 'or' or the end must"),
+        ("hp.lr < 1 user = ada", "'user' at character 11: expected 'and', 'or' or the end"),
         ("(hp.lr < 1", "where: ends where a closing parenthesis must follow"),
         ('hp.lr < "1', "where: the quotation mark at character 9 is not closed"),
         ("state < ACTIVE", "where, state.operator: '<' cannot be applied to this column; use one of =, !="),
