@@ -1,6 +1,6 @@
 """Simulate worlds.
 
-python -m resolute_sim --seed 7                    tell the story of one world
+python -m resolute_sim --seed 7                    print the events of one world
 python -m resolute_sim --seeds 2000 [--first 0]    many worlds; stops with code 1 when a rule was broken
 """
 

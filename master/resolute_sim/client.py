@@ -69,7 +69,7 @@ class TaskClient:
         return master.engine.state.get(Allocation, self._allocation)
 
     def stop_wanted(self) -> bool:
-        """What the long poll has told so far; nothing while the master cannot be reached."""
+        """The answer of the long poll so far; empty while the master cannot be reached."""
         try:
             master = self._site.master_for(self._machine)
         except Unavailable:
@@ -157,7 +157,7 @@ class TaskClient:
             self._site.spawn(self._late(request))
 
     async def _late(self, request: Request[Result]) -> None:
-        """A packet that wandered: nobody waits for its answer."""
+        """A late packet, for whose answer no caller waits."""
         await asyncio.sleep(self._site.rng.uniform(*LATE_S))
         try:
             await self._site.master_for(self._machine).carry(request)

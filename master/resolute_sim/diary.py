@@ -48,7 +48,7 @@ class LiveTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """A program has used so many slots of its machine for this time."""
+    """A program has used a number of slots of its machine for this time."""
 
     machine: str
     trial: int

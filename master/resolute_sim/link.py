@@ -1,4 +1,4 @@
-"""The wire between an agent and the master: ordered, delayed, and cut when the world says so.
+"""The wire between an agent and the master: ordered, delayed, and cut on the world's order.
 
 Every message crosses it as the JSON frame that the sockets carry, so that what cannot be encoded is found here.
 """
@@ -17,7 +17,7 @@ from resolute_master.agents.session import Closed
 Message = TypeVar("Message", AgentMessage, MasterMessage)
 
 LATENCY_S = (0.001, 0.05)
-"""One message takes so long, at least and at most."""
+"""Minimum and maximum delay of a message."""
 
 APART_S = 1e-6
 
@@ -31,7 +31,7 @@ class Lane(Generic[Message]):
         self._arrived: asyncio.Queue[Message | None] = asyncio.Queue()
         self._last_arrival = 0.0
         self.broken = False
-        """Nothing that is sent arrives any more, and nobody is told."""
+        """No message arrives any more, and neither end is informed."""
         self.closed = False
 
     def send(self, message: Message) -> None:
@@ -60,7 +60,7 @@ class Lane(Generic[Message]):
             asyncio.get_running_loop().call_at(self._last_arrival, self._arrived.put_nowait, None)
 
     def close(self) -> None:
-        """The receiver hears no more."""
+        """The receiver gets no more messages."""
         if not self.closed:
             self.closed = True
             while not self._arrived.empty():
@@ -78,7 +78,7 @@ class Link:
         self.master_end = MasterEnd(self)
 
     def cut(self, *, tell_agent: bool = True, tell_master: bool = True) -> None:
-        """The network fails. An end that is not told waits until it notices the silence by itself."""
+        """The network fails. An end that is not informed waits until it detects the silence by itself."""
         self.to_master.broken = self.to_agent.broken = True
         if tell_agent:
             self.to_agent.close()

@@ -19,7 +19,7 @@ from resolute_provisioner.bootstrap import MachineBoot
 from resolute_sim.link import Link
 
 INIT_PAUSE_S = 0.5
-"""The machine's init starts a crashed agent again after so long."""
+"""Time after which the machine's init restarts a crashed agent."""
 
 REBOOT_S = (5.0, 60.0)
 
@@ -67,7 +67,7 @@ class NoticeReader:
 
 
 class SimulatedMachine:
-    """`boot()` starts it; `end()` is the power switch. The agent may crash and come back in between."""
+    """`boot()` starts it; `end()` is the power switch. The agent may crash and restart in between."""
 
     def __init__(
         self, *, boot: MachineBoot, clock: Clock, seed: int, program: Program, network: Network, provider_id: str = ""
@@ -153,7 +153,7 @@ class SimulatedMachine:
             self.link.to_master.finish()
 
     async def reboot(self) -> None:
-        """Every program is dead at once; the agent comes back with what it had on its disk."""
+        """Every program is dead at once; the agent restarts with the contents of its disk."""
         self._boots_until = asyncio.get_running_loop().time() + self._rng.uniform(*REBOOT_S)
         if self.link is not None:
             self.link.cut(tell_agent=False, tell_master=self._rng.random() < 0.5)
@@ -167,7 +167,7 @@ class SimulatedMachine:
         return life.exception() if life is not None and life.done() and not life.cancelled() else None
 
     async def end(self) -> None:
-        """Everything on it is dead at once, and nobody is told."""
+        """Everything on it is dead at once, without a report."""
         self.dead = True
         if self.link is not None:
             self.link.cut(tell_agent=False, tell_master=self._rng.random() < 0.5)
@@ -179,5 +179,5 @@ class SimulatedMachine:
 
 
 def notice_of(kind: NoticeKind, deadline: datetime | None, at: datetime) -> Notice:
-    """What the machine is told by its cloud."""
+    """The cloud's notice for the machine."""
     return Notice(kind=kind, deadline=deadline, reason=f"simulated {kind.value}", at=at)

@@ -58,7 +58,7 @@ class Observer(Protocol):
 
 
 class UnansweredCloud:
-    """A cloud as a killable process talks to it: a request that has left is carried out, whoever waits for the answer."""
+    """A cloud behind a process that may be killed: a sent request is carried out, whether or not its caller still waits."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -138,7 +138,7 @@ class SimulatedMaster:
         retain_snapshots: int = WHOLE_JOURNAL,
         **engine: Any,
     ) -> None:
-        """`prices_asked_every_s` None: nobody asks for prices. `engine` are further settings of the engine."""
+        """`prices_asked_every_s` None: prices are not queried. `engine` are further settings of the engine."""
         self.store = store
         self.engine = WatchedEngine(
             observer=observer,

@@ -33,13 +33,13 @@ WORKSPACE = 1
 """Where all work of a world is."""
 
 SOON = timedelta(hours=1)
-"""In calm times a period that begins so soon is waited for; a later one by nobody."""
+"""In calm times work waits for a budget period that starts within this time, and for no later one."""
 
 EVERY_DAY = frozenset(range(7))
 
 
 def with_money(rng: random.Random, workload: Workload) -> Workload:
-    """The same work and pools; in some worlds somebody minds what they cost."""
+    """The same work and pools; in some worlds with cost limits."""
     if rng.random() < 0.3:
         return workload
     pools = {name: _thrifty(rng, policy) for name, policy in workload.pools.items()}
@@ -49,8 +49,8 @@ def with_money(rng: random.Random, workload: Workload) -> Workload:
 
 
 def with_time(rng: random.Random, workload: Workload) -> Workload:
-    """The same work; in some worlds all of it has a deadline that can be kept, of a length that is told truly, and nothing but
-    the choice of a market can make it late. Drawn after everything else, so that the others stay as they are."""
+    """The same work; in some worlds all of it has a feasible deadline and a correct length, and only the choice of a market can
+    make it late. Drawn after everything else, so that the others stay as they are."""
     if rng.random() < 0.8:
         return workload
     pools = {name: _roomy(rng, policy) for name, policy in workload.pools.items()}
@@ -178,7 +178,7 @@ def _priced(pool: PoolPolicy) -> bool:
 
 
 def wish_about_money(rng: random.Random, state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> c.Command | None:
-    """Somebody gives more to an experiment, or another budget to a pool. Never less to what may have spent it already."""
+    """A user raises the limit of an experiment, or changes the budget of a pool; never to less than what may be spent already."""
     limited = [each for each in state.all(Experiment) if each.max_cost is not None]
     if limited and rng.random() < 0.6:
         one = rng.choice(limited)

@@ -50,7 +50,7 @@ class Outcome:
 
 
 def simulate_many(seeds: range, *, processes: int) -> Iterator[Outcome]:
-    """The worlds of these seeds, in order, each with its replay; so many at a time."""
+    """The worlds of these seeds, in order, each with its replay; some in parallel."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         yield from pool.map(_with_replay, seeds, chunksize=5)
 

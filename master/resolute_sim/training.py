@@ -22,7 +22,7 @@ from resolute_sim.machine import SimulatedMachine
 from resolute_sim.workload import METRIC, TIME_METRIC
 
 FENCED = 3
-"""Exit code of a run that was told that a newer one has begun."""
+"""Exit code of a run that has been replaced by a newer one."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Storage:
     checkpoints: dict[str, int] = field(default_factory=dict)
     """uuid -> steps of the state inside."""
     failures: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """How often each trial has failed as its script says."""
+    """Number of scripted failures of each trial so far."""
     gangs: dict[str, Gang] = field(default_factory=lambda: defaultdict(Gang))
 
 
@@ -134,7 +134,7 @@ class Training:
         return await self._train_until(self._data["steps"]) or 0
 
     async def _train_by_length(self) -> int:
-        """As far as the search says, again and again, until it says nothing more."""
+        """Train each length that the search gives, until it gives no more."""
         while (length := await self._client.operation(self._trial)) is not None:
             code = await self._train_until(length)
             if code is not None:
@@ -171,7 +171,7 @@ class Training:
         await self._save()
 
     def _loss(self) -> float:
-        """Falls with the steps; where the script says so, to a value that its hyperparameter decides."""
+        """Falls with the steps; if scripted, to a value that a hyperparameter determines."""
         floor: float = self._hparams["x"] if self._data.get("floor_by_x") else 0.0
         return floor + 1.0 / (1 + self._step)
 
@@ -230,7 +230,7 @@ class Training:
     # -- the others --------------------------------------------------------------------------------------------
 
     async def _follow(self) -> int:
-        """Work until the chief ends; a chief that is killed says nothing, so that only the master can end the rest."""
+        """Work until the chief ends; a killed chief reports nothing, so that only the master can end the rest."""
         fails_after_s = self._data["worker_fails_after_s"]
         if fails_after_s and self._site.storage.failures[self._trial] == 0:
             try:

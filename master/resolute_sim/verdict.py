@@ -39,8 +39,8 @@ class Violation:
 
 
 class Verdict:
-    """Collects violations; `snapshot_every` says how often the costliest rule is checked (1: at every commit), `rules_every` how
-    often all those about the whole state are."""
+    """Collects violations; `snapshot_every` is the interval of the costliest rule (1: at every commit), `rules_every` that of all
+    rules about the whole state."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Verdict:
         self._found("resume: runs go on from the latest checkpoint", problems)
 
     def excuse(self, seconds: float) -> None:
-        """The master was away, or a machine was out of reach, for so long."""
+        """Time for which the master or a machine was unreachable."""
         self._lingering.excuse(seconds)
         self._deadlines.excuse(seconds)
 

@@ -80,7 +80,7 @@ class Weather:
     outage_s: Range
     """How long the master is away after it died."""
     prices: PriceMoves | None = None
-    """None: the market stands still, and nobody asks for its prices."""
+    """None: the market is constant, and its prices are not queried."""
 
 
 CALM = Weather(

@@ -1,4 +1,4 @@
-"""What the users of one world want: pools and experiments, drawn from its seed."""
+"""The workload of one world: pools and experiments, drawn from its seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One world: a master that dies and comes back, a cloud with its machines, tasks that train, users that interfere."""
+"""One world: a master that is killed and restarted, a cloud with its machines, tasks that train, users that interfere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HEARTBEAT_S = 5.0
 
 
 class WorldDiary(Diary):
-    """A diary that also tells the story."""
+    """A diary that also prints its events."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class World:
     # -- the master --------------------------------------------------------------------------------------------
 
     async def start_master(self) -> None:
-        """Until one stands: it may die in its first cycle."""
+        """Until one runs: it may die in its first cycle."""
         while self.master is None:
             self.masters += 1
             self.tell(f"master start {self.masters}")
@@ -330,7 +330,7 @@ class World:
         return await replay(snapshots[0], store.journal(snapshots[0].sequence), self.pools)
 
     async def close(self) -> None:
-        """Stop everything without a word."""
+        """Stop everything without a message."""
         if self.master is not None:
             await self.master.kill()
             self.master = None

@@ -45,7 +45,7 @@ class _Course:
 
 
 class Deadlines:
-    """Of trials whose length was told truly, or not at all, and that nothing but the choice of a market could hold up."""
+    """Of trials with a correct or unknown length that only the choice of a market could delay."""
 
     def __init__(self, pools: Mapping[PoolName, PoolPolicy], diary: Diary) -> None:
         self._pools = pools
@@ -55,15 +55,15 @@ class Deadlines:
 
     @property
     def judged(self) -> int:
-        """Deadlines that something is said about."""
+        """Deadlines that are checked."""
         return len(list(self._done()))
 
     def excuse(self, seconds: float) -> None:
-        """Nobody could act for so long."""
+        """Time for which no part could act."""
         self._away_s += seconds
 
     def silent(self, machine: str) -> None:
-        """It froze, or nobody could reach it: what was on it is lost late."""
+        """It froze or was unreachable: the loss of its work is detected late."""
         for task in self._diary.live.values():
             if task.machine == machine and task.trial in self._courses:
                 self._excuse(self._courses[task.trial], f"{machine} was silent")
@@ -97,7 +97,7 @@ class Deadlines:
                 )
 
     def _done(self) -> Iterator[tuple[int, _Course, datetime]]:
-        """When they came to their last step: those without an excuse, of which no run was lost without a word."""
+        """Times of the last step of trials without an excuse, of which no run was lost without a notice."""
         for trial, course in sorted(self._courses.items()):
             entries = self._diary.of_trial[trial]
             done = next((e.at for e in entries if e.event is Event.STEP and e.step == course.steps), None)
@@ -155,7 +155,7 @@ class Deadlines:
         return self._shares(state, allocation)
 
     def _shares(self, state: ClusterState, allocation: Allocation) -> str:
-        """Who shares a machine stays there: others would have to move along."""
+        """Work that shares a machine stays there: other work would have to move with it."""
         for container in allocation.containers:
             on_it = state.find(Allocation, "allocations_on_agent", container.agent)
             if any(other.id != allocation.id and not other.ended for other in on_it):

@@ -105,7 +105,7 @@ class Lingering:
         self._frozen: set[str] = set()
 
     def froze(self, machine: str) -> None:
-        """It can say nothing more, and the master may first suspect its own network."""
+        """It can report nothing more, and the master may first suspect its own network."""
         self._frozen.add(machine)
 
     def note(self, state: ClusterState, now: datetime) -> None:
@@ -114,7 +114,7 @@ class Lingering:
                 self._wanted_at[allocation.pool] = now
 
     def excuse(self, seconds: float) -> None:
-        """Nobody could act for so long."""
+        """Time for which no part could act."""
         self._away_s += seconds
 
     def check(self, cloud: FakeCloud, diary: Diary, now: datetime) -> Iterator[str]:
@@ -189,7 +189,7 @@ def accounts_are_booked(state: ClusterState, rows: Sequence[Instance], now: date
 
 
 def bills_are_booked(cloud: FakeCloud, rows: Iterable[Instance]) -> Iterator[str]:
-    """What the cloud charged is what the row says, for machines that the cloud has confirmed."""
+    """The cloud's charge equals the row, for machines that the cloud has confirmed."""
     by_token = {row.token: row for row in rows}
     for line in cloud.bill.lines:
         row = by_token.get(line.token)

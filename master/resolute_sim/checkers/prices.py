@@ -1,4 +1,4 @@
-"""What the master was told of the market: machines are booked by that, and it is told of each move in time."""
+"""The market's prices as the master receives them: machines are booked by them, and each change arrives in time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.clouds.fake import BillLine, FakeCloud
 
 ANSWER = timedelta(seconds=120.0)
-"""A question and what follows from it take so long at the most: the cloud's answer, the queue of the engine, a commit."""
+"""Maximum time of a query with its consequences: the cloud's answer, the queue of the engine, a commit."""
 
 EVEN = 1e-9
 """An hour: what rounding may make of a sum of prices."""
 
 
 class ToldPrices:
-    """What each offer cost in the master's eyes, moment by moment.
+    """The price of each offer that the master knows, over time.
 
-    A machine's bill and what is booked for it differ by what the market did between a move and its telling: that is at most the
+    A machine's bill and its booked cost differ by the market's changes between a change and its report: that is at most the
     size of the move for `asked_every_s`, lengthened by the watch's jitter, plus `ANSWER`, plus the time that the master was away.
     So two things are checked: that each move is told within that time (`late`), and that what is booked is, to the rounding, what
     the machines cost at the prices that were told (`cost`).
@@ -34,7 +34,7 @@ class ToldPrices:
         self._cloud = cloud
         self._patience = timedelta(seconds=asked_every_s * (1.0 + JITTER)) + ANSWER
         self._told: defaultdict[str, list[tuple[datetime, float]]] = defaultdict(list)
-        """By the offer, whose name says the pool."""
+        """By the offer, whose name contains the pool."""
         self._away: list[tuple[datetime, datetime]] = []
 
     def note(self, change: Change) -> None:
@@ -50,7 +50,7 @@ class ToldPrices:
         self._away.append((begin, end))
 
     def cost(self, line: BillLine, begin: datetime, end: datetime) -> float:
-        """Of the machine in this time, at what its offer was said to cost at each moment."""
+        """Of the machine in this time, at the reported price of its offer at each moment."""
         offer = self._cloud.machines[line.provider_id].request.offer
         cursor, price, amount = begin, offer.price_per_hour or 0.0, 0.0
         for at, then in self._told.get(line.offer_id, ()):
@@ -62,7 +62,7 @@ class ToldPrices:
         return amount + price * max(0.0, (end - cursor).total_seconds()) / 3600.0
 
     def unfollowed(self, lines: Iterable[BillLine], rows: Iterable[Instance]) -> float:
-        """What may be booked otherwise, of machines that counted as over for a time: nobody followed the market for them then."""
+        """The allowed difference for machines that counted as ended for a time: their prices were not followed then."""
         again = {row.token: row.found_again_at for row in rows if row.found_again_at is not None}
         amount = 0.0
         for line in lines:
@@ -74,7 +74,7 @@ class ToldPrices:
         return amount
 
     def late(self, now: datetime) -> Iterator[str]:
-        """Moves that stood for long enough and were not told."""
+        """Changes that lasted long enough and were not reported."""
         for offer_id, moves in sorted(self._cloud.market.items()):
             ends = [*(move.as_of for move in moves[1:]), now]
             for move, end in zip(moves, ends, strict=True):

@@ -118,7 +118,7 @@ def agents_have_instances(state: ClusterState) -> Iterator[str]:
 
 
 def orders_are_in_the_outbox(state: ClusterState) -> Iterator[str]:
-    """What waits for the world to obey has its row, and each row has somebody to obey it."""
+    """Each pending order has its row, and each row has a recipient."""
     for allocation in state.all(Allocation):
         if allocation.ended:
             continue
@@ -184,7 +184,7 @@ def snapshots_equal_scratch(memory: Memory) -> Iterator[str]:
 
 
 def usage_is_what_is_held(memory: Memory) -> Iterator[str]:
-    """In pools that remember, the books say of each user what his allocations hold."""
+    """In pools with a usage half-life, the ledger of each user equals the slots of the user's allocations."""
     held: Counter[str] = Counter()
     for allocation in memory.state.all(Allocation):
         job = memory.state.get(Job, allocation.job_id)

@@ -53,7 +53,7 @@ def _by_run(entries: Sequence[Entry]) -> dict[int, list[Entry]]:
 def completed_trials_are_complete(
     trial: Trial, steps: int, diary: Diary, reports: Sequence[MetricReport]
 ) -> Iterator[str]:
-    """A trial that counts as COMPLETED has done every step, or as many as its search wanted, and each step is reported once."""
+    """A trial that counts as COMPLETED has done every step, or as many as its search requested, and each step is reported once."""
     if trial.state is not ExperimentState.COMPLETED or trial.invalid_hparams:
         return
     last = max(_by_run(diary.of_trial[trial.id]), default=None)

@@ -53,7 +53,7 @@ def gangs_are_whole(state: ClusterState) -> Iterator[str]:
 
 
 def pools_within_bounds(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> Iterator[str]:
-    """A machine under notice gives its place to its replacement, and of a stray nobody knew when its place was given away."""
+    """A machine under notice does not count beside its replacement, and a stray was unknown at the launch of its replacement."""
     for name, policy in sorted(pools.items()):
         if policy.scaling is None:
             continue
@@ -145,7 +145,7 @@ class Incarnations:
 
 
 class Ownership:
-    """In the world's truth: who runs now, whatever the master believes."""
+    """The runs that the world runs now, whatever the master's state."""
 
     def __init__(self, diary: Diary, lease_s: Mapping[PoolName, float]) -> None:
         self._diary = diary

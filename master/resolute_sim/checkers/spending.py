@@ -20,7 +20,7 @@ ROUNDING = 1e-6
 """Of an amount, or of one unit of money."""
 
 REACH = timedelta(seconds=60.0)
-"""After a fault it may take so long until an order reaches a machine again, or what runs there has ended with its lease."""
+"""Time after a fault until an order reaches a machine again, or its work has ended with its lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Unreachable:
 
 
 class Limits:
-    """No experiment has spent more than its limit while anybody could have stopped it."""
+    """No experiment has spent more than its limit while it could have been stopped."""
 
     def __init__(self, cloud: FakeCloud, diary: Diary, told: ToldPrices) -> None:
         self._cloud = cloud
@@ -59,8 +59,8 @@ class Limits:
             yield f"experiment {experiment.id} may cost {limit:g}, and its tasks have held slots for {spent:.6f}"
 
     def _cost(self, busy: Busy, line: BillLine) -> float:
-        """Of its slots while it ran, but for the times at which nobody could reach it; at the prices that were told, for of others
-        nobody could know."""
+        """Of its slots while it ran, except the times at which it was unreachable; at the reported prices, since others were
+        unknown."""
         slots = self._cloud.machines[line.provider_id].request.offer.slots
         amount, cursor = 0.0, busy.start
         for each in sorted(self._unreachable, key=lambda each: each.begin):
@@ -79,7 +79,7 @@ def ordered(cloud: FakeCloud, rows: Iterable[Instance]) -> list[BillLine]:
 
 
 class Asked:
-    """What the cloud asks for these lines of its bill, at the prices that the master was told."""
+    """The cost of these lines of the cloud's bill, at the prices that the master knows."""
 
     def __init__(
         self, cloud: FakeCloud, told: ToldPrices, lines: Sequence[BillLine], rows: Sequence[Instance], now: datetime
