@@ -265,14 +265,14 @@ class Agent:
                     self._runtime.renew(container_id, left_s)
             case core.TellTasks():
                 for container_id in effect.container_ids:
-                    self._tell_task(container_id, effect.notice)
+                    self._notify_task(container_id, effect.notice)
             case core.CloseLink():
                 log.warning("the link to the master begins anew: %s", effect.reason)
                 self._close_link.set()
             case core.End():
                 log.warning("this machine ends: %s", effect.reason)
 
-    def _tell_task(self, container_id: str, notice: NoticeFile) -> None:
+    def _notify_task(self, container_id: str, notice: NoticeFile) -> None:
         try:
             self._runtime.notify(container_id, notice)
         except OSError as error:
@@ -386,9 +386,9 @@ class Agent:
     def _look_at_devices(self) -> None:
         """After each link: what broke it may have taken a GPU along. Beside the link, which a driver may not hold up."""
         if self._look_again is not None and (self._looking is None or self._looking.done()):
-            self._looking = self._spawn(self._tell_devices(self._look_again))
+            self._looking = self._spawn(self._report_devices(self._look_again))
 
-    async def _tell_devices(self, look_again: LookAgain) -> None:
+    async def _report_devices(self, look_again: LookAgain) -> None:
         try:
             found = await look_again()
         except ResoluteError as error:

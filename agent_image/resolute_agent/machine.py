@@ -91,7 +91,7 @@ class Machine:
             self._agent = self._start_agent()
             code: int | None = None
             while code is None:
-                if reason := self._told_to_end():
+                if reason := self._stop_requested():
                     return reason
                 time.sleep(LOOK_S)
                 code = self._reap()
@@ -106,7 +106,7 @@ class Machine:
             until = time.monotonic() + pause_s
             pause_s = min(SLOWEST_RESTART_S, pause_s * 2)
             while time.monotonic() < until:
-                if reason := self._told_to_end():
+                if reason := self._stop_requested():
                     return reason
                 time.sleep(min(LOOK_S, pause_s))
 
@@ -131,7 +131,7 @@ class Machine:
         finally:
             os._exit(127)
 
-    def _told_to_end(self) -> str:
+    def _stop_requested(self) -> str:
         if not self._told and (self._directory / STOP).exists():
             self._told = "reported by the stop file"
         return self._told

@@ -127,7 +127,7 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         listener = _bound(settings.config)
         stack.callback(listener.close)
         tls = await asyncio.to_thread(Tls.of, settings.config, settings.clock)
-        tell_of_tls(settings.config, tls)
+        log_tls(settings.config, tls)
         observation = Observation.of(settings.config, version=settings.version, clock=settings.clock)
         stack.callback(observation.close)
         shelf = WheelShelf(settings.version)
@@ -164,7 +164,7 @@ def _port_in_use(config: MasterConfig, error: OSError) -> InvalidInput:
     )
 
 
-def tell_of_tls(config: MasterConfig, tls: Tls | None) -> None:
+def log_tls(config: MasterConfig, tls: Tls | None) -> None:
     """Log what callers need, or what other users can read."""
     if tls is not None:
         tls.describe()
@@ -333,7 +333,7 @@ async def _serving(
     secrets_of = await open_secrets(store, config)
     tokens = Tokens(signing_key=await secrets_of.secret("token_key"), engine=engine, clock=clock)
     await engine.start(accept=lambda state: _check_machines(state, pools))
-    _tell_of_lost_pools(engine)
+    _log_lost_pools(engine)
     async with AsyncExitStack() as stack:
         services = [asyncio.create_task(engine.run(), name="engine")]
         stack.push_async_callback(_cancel, services)
@@ -373,7 +373,7 @@ async def _serving(
         services += await _hands(settings, store, engine, hub, identity, shelf, tls)
         if tls is not None:
             services.append(asyncio.create_task(tls.watch(), name="watch of the certificate"))
-        await _tell_of_lost_files(engine, config)
+        await _log_lost_files(engine, config)
         yield serving, services
 
 
@@ -466,7 +466,7 @@ def _check_machines(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -
             )
 
 
-def _tell_of_lost_pools(engine: Engine) -> None:
+def _log_lost_pools(engine: Engine) -> None:
     """Jobs of a pool that the configuration no longer has wait until a user moves them; running tasks of others end."""
     there = {(job.pool, job.id) for job in engine.state.all(Job) if not job.ended}
     there |= {(each.pool, each.job_id) for each in engine.state.all(Allocation) if not each.ended}
@@ -480,7 +480,7 @@ def _tell_of_lost_pools(engine: Engine) -> None:
         )
 
 
-async def _tell_of_lost_files(engine: Engine, config: MasterConfig) -> None:
+async def _log_lost_files(engine: Engine, config: MasterConfig) -> None:
     """Experiments whose pool keeps no files by this configuration. They were accepted under another one, and continue."""
     losing = {pool.pool_name for pool in config.resource_pools if any(map(pool.loses_files_of, LOCAL_STORAGES))}
 

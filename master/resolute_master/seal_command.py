@@ -25,7 +25,7 @@ from resolute.config.layers import chosen_file
 from resolute.errors import FailedPrecondition, InvalidInput, ResoluteError
 from resolute_master.flags import parse_flags
 from resolute_master.seal.cipher import Key, WrongKey
-from resolute_master.seal.cluster_secrets import SEAL, data_key, missing_words, sealed_data_key
+from resolute_master.seal.cluster_secrets import SEAL, data_key, missing_key_message, sealed_data_key
 from resolute_master.seal.key_source import described, given_key, key_file, make_key_file, read_key
 from resolute_master.store.base import Store
 
@@ -68,7 +68,7 @@ async def _run(config: MasterConfig, new_file: Path | None, give_up: bool) -> st
             return await _give_up(store, seal, config)
         sealing = given_key(config)
         if sealing is None:
-            raise FailedPrecondition(missing_words(seal, config))
+            raise FailedPrecondition(missing_key_message(seal, config))
         data = data_key(seal, sealing, config)
         if new_file is None:
             return f"the secrets are sealed by the key {seal['by']}, which is in {described(config)}"

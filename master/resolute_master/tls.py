@@ -128,7 +128,7 @@ class Tls:
             path = Path(self._tls.ca)
         else:
             pem = self._chain.read_bytes()
-            self._tell_of_the_end(pem)
+            self._log_expiry(pem)
             if not is_self_signed(pem):
                 return Trust()
             path = self._chain
@@ -140,7 +140,7 @@ class Tls:
             raise InvalidInput(f"security.tls.ca: {path} holds no certificates in PEM: {error}") from error
         return Trust(file=str(path.resolve()), pem=_certificates_of(pem))
 
-    def _tell_of_the_end(self, pem: bytes) -> None:
+    def _log_expiry(self, pem: bytes) -> None:
         end = ends_at(pem)
         if (end - self._clock.now()).total_seconds() < ENDS_SOON_S:
             log.warning("security.tls.cert: the certificate in %s ends at %s; renew it", self._chain, end.isoformat())

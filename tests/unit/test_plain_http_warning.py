@@ -9,7 +9,7 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.config import parse_master_config
-from resolute_master.app import tell_of_tls
+from resolute_master.app import log_tls
 from resolute_master.tls import Tls
 from support.cluster import T0
 
@@ -31,7 +31,7 @@ def test_plain_http_beyond_this_machine_is_a_warning(
     security = {"tls": {"enabled": tls}}
     config = parse_master_config({"host": host, "cluster_state_dir": str(tmp_path), "security": security})
     with caplog.at_level(logging.INFO, logger="resolute_master"):
-        tell_of_tls(config, Tls.of(config, FixedClock(T0)))
+        log_tls(config, Tls.of(config, FixedClock(T0)))
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == warned
     if warned:

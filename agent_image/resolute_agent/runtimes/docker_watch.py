@@ -167,7 +167,7 @@ class Watch:
                 self._end_machine()
                 return
             next_at, homes = self._look()
-            if not homes and self._nobody_is_left(lock, woken):
+            if not homes and self._is_unused(lock, woken):
                 return
             left_s = max(0.0, min(LOOK_S, next_at - supervisor.boot_time()))
             ready, _, _ = select.select([woken, *([machine] if machine is not None else [])], [], [], left_s)
@@ -184,7 +184,7 @@ class Watch:
                 print(f"the machine has ended, but its containers have not: {error}", file=sys.stderr, flush=True)
                 time.sleep(LOOK_S)
 
-    def _nobody_is_left(self, lock: Any, woken: int) -> bool:
+    def _is_unused(self, lock: Any, woken: int) -> bool:
         """No agent uses the directory, and none can start to before this watch has visibly ended."""
         with (self._directory / AGENT_LOCK).open("w") as agents:
             try:

@@ -261,7 +261,7 @@ class MasterConfig(ConfigModel):
         return self
 
     @model_validator(mode="after")
-    def _blank_passwords_stay_home(self) -> Self:
+    def _check_blank_passwords(self) -> Self:
         if self.security.allow_blank_password and not self.is_loopback:
             text = (
                 f"is only possible on a loopback address, and host is {self.host}; "

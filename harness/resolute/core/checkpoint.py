@@ -133,7 +133,7 @@ class CheckpointContext:
             raise InvalidInput("a selector needs a directory to select from")
         if ckpt_dir is not None and not Path(ckpt_dir).is_dir():
             raise InvalidInput(f"the checkpoint directory {str(ckpt_dir)!r} does not exist")
-        self._check_nobody_or_all(ckpt_dir, shard)
+        self._check_none_or_all(ckpt_dir, shard)
         with self.store_path(metadata, shard=shard) as (path, uuid):
             if ckpt_dir is not None:
                 _copy_selected(Path(ckpt_dir), path, selector)
@@ -350,7 +350,7 @@ class CheckpointContext:
             self._delete_if_possible(uuid)  # refused for good: no run will ever resume from it
             raise
 
-    def _check_nobody_or_all(self, ckpt_dir: str | Path | None, shard: bool) -> None:
+    def _check_none_or_all(self, ckpt_dir: str | Path | None, shard: bool) -> None:
         if not shard or self._distributed.size == 1:
             if ckpt_dir is None:
                 raise InvalidInput("ckpt_dir is None; name the directory to save")

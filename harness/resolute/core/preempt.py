@@ -331,7 +331,7 @@ class ManagedPreempt:
             # Ranks that ask together must all ask: for one of them the period may be over sooner than for another.
             self._quiet_until = now if self._asks_together() else now + LOOK_PERIOD_S
             return False
-        if auto_ack and self._speaks_for_all():
+        if auto_ack and self._acknowledges_for_all():
             self._acknowledgement.send_aside()
         return True
 
@@ -347,7 +347,7 @@ class ManagedPreempt:
 
         Raises `Unavailable` when the master does not answer for as long as the session tries.
         """
-        if self._speaks_for_all():
+        if self._acknowledges_for_all():
             self._acknowledgement.send()
 
     @property
@@ -364,7 +364,7 @@ class ManagedPreempt:
         deadline = self._known.deadline
         return None if deadline is None else max((deadline - self._now()).total_seconds(), LAST_WAIT_S)
 
-    def _speaks_for_all(self) -> bool:
+    def _acknowledges_for_all(self) -> bool:
         return self._distributed.rank == 0 or self._mode is PreemptMode.WorkersAskMaster
 
     def _asks_together(self) -> bool:

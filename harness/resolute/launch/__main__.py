@@ -133,7 +133,7 @@ def become_hooks(info: TaskInfo, command: list[str]) -> None:
 
 def start(info: TaskInfo, given: list[str]) -> int:
     """Meet the gang, check the storage, run the program."""
-    telling = threading.Thread(target=tell_accelerators, args=(info, visible_gpus(environment())), daemon=True)
+    telling = threading.Thread(target=try_to_report_accelerators, args=(info, visible_gpus(environment())), daemon=True)
     telling.start()
     variables, python = chosen_python.for_entrypoint(task_environment(info), info)
     processes = 1
@@ -192,7 +192,7 @@ def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
         )
 
 
-def tell_accelerators(info: TaskInfo, gpu_uuids: list[str]) -> None:
+def try_to_report_accelerators(info: TaskInfo, gpu_uuids: list[str]) -> None:
     """Report which accelerators the task has, if it has any: for display only, so that the program does not depend on it."""
     if info.task_type is not TaskType.TRIAL or not gpu_uuids:
         return

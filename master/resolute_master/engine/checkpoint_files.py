@@ -117,13 +117,13 @@ class CheckpointRemoval:
                 # before this one then, so that a single object that cannot be removed does not keep them for ever.
                 if isinstance(error, StorageUnavailable):
                     self._away_until[effect.experiment] = loop.time() + RETRY_S
-                    await self._tell_away(effect, error)
+                    await self._report_unavailable(effect, error)
                 loop.call_later(RETRY_S, lane.put_nowait, effect)
             else:
                 self._away_until.pop(effect.experiment, None)
                 self._told_away.discard(effect.experiment)
 
-    async def _tell_away(self, effect: Removal, error: StorageUnavailable) -> None:
+    async def _report_unavailable(self, effect: Removal, error: StorageUnavailable) -> None:
         """In the trial's log, once for as long as the storage of the experiment is away."""
         if not isinstance(effect, RemoveCheckpoint | RemoveFiles) or effect.experiment in self._told_away:
             return

@@ -56,7 +56,7 @@ class Reporting:
         self._store = store
         self._engine = engine
         self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(
-            store.append_metrics, publish=self._tell_rules, known_together=TOLD_TOGETHER
+            store.append_metrics, publish=self._submit_to_rules, known_together=TOLD_TOGETHER
         )
         self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(
             self._store_logs,
@@ -135,7 +135,7 @@ class Reporting:
 
     # -- flushes -----------------------------------------------------------------------------------------------
 
-    async def _tell_rules(self, reports: Sequence[MetricReport], outcomes: Sequence[MetricOutcome] | None) -> None:
+    async def _submit_to_rules(self, reports: Sequence[MetricReport], outcomes: Sequence[MetricOutcome] | None) -> None:
         """The rules receive a report before its sender gets the answer, so a repeat recovers from any crash.
 
         Of the reports without a validation, only the latest of each run is needed.
@@ -207,12 +207,12 @@ class Reporting:
             if hits:
                 for batch in earlier:
                     await batch.wait()
-                await self._tell_matches(hits)
+                await self._submit_matches(hits)
         finally:
             told.set()
             self._heeding.remove(told)
 
-    async def _tell_matches(self, hits: Mapping[TaskId, Sequence[Hit]]) -> None:
+    async def _submit_matches(self, hits: Mapping[TaskId, Sequence[Hit]]) -> None:
         while matches := self._matching.news(hits):
             try:
                 await self._engine.submit(RecordLogMatches(matches=matches))

@@ -171,11 +171,11 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         if before is None:
             derived._want(allocation, 1)
             derived._list(allocation)
-        elif waits(before) and _stays(allocation) and _wants_as_much(before, allocation):
+        elif waits(before) and _stays(allocation) and _requests_as_much(before, allocation):
             derived._start(before, allocation)
         else:
             derived._unlist(before)
-            if not _wants_as_much(before, allocation):
+            if not _requests_as_much(before, allocation):
                 derived._want(before, -1)
                 derived._want(allocation, 1)
             derived._list(allocation)
@@ -563,7 +563,7 @@ def _with_sum(sums: SortedMap[JobId, int], job: JobId, total: int) -> SortedMap[
     return sums.set(job, total) if total else sums.discard(job)
 
 
-def _wants_as_much(before: Allocation, after: Allocation) -> bool:
+def _requests_as_much(before: Allocation, after: Allocation) -> bool:
     return before.job_id == after.job_id and before.slots_needed == after.slots_needed
 
 

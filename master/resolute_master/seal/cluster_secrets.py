@@ -94,7 +94,7 @@ async def open_secrets(store: Store, config: MasterConfig) -> ClusterSecrets:
         seal = sealed_data_key(sealing, Key.new())
         await store.put_setting(SEAL, seal)
     if sealing is None:
-        raise FailedPrecondition(missing_words(seal, config))
+        raise FailedPrecondition(missing_key_message(seal, config))
     return ClusterSecrets(store, data_key(seal, sealing, config), lost=frozenset(seal.get("lost", ())))
 
 
@@ -119,7 +119,7 @@ def data_key(seal: Mapping[str, Any], sealing: Key, config: MasterConfig) -> Key
         ) from None
 
 
-def missing_words(seal: Mapping[str, Any], config: MasterConfig) -> str:
+def missing_key_message(seal: Mapping[str, Any], config: MasterConfig) -> str:
     """The error of a master without the key of a sealed database."""
     return (
         f"the secrets of this cluster are sealed by the key {seal['by']}, which is not in {described(config)}: "

@@ -45,7 +45,7 @@ def consolidate(
         return Move()
     prices = {each.offer.offer_id: each.price_per_hour for each in offers}
     markets = {offer.offer_id: offer.market for offer in pool.offers}
-    room = 0 if any(map(_comes_for_nobody, staying)) else room
+    room = 0 if any(map(_has_no_gang, staying)) else room
     ripe: list[tuple[datetime, float, str, Move]] = []
     for each in staying:
         price = prices.get(each.view.offer_id)
@@ -90,7 +90,7 @@ class _Way:
         return Move(drains=(ended,))
 
 
-def _comes_for_nobody(each: Standing) -> bool:
+def _has_no_gang(each: Standing) -> bool:
     return each.view.joined_at is None and not each.view.reserved_for
 
 
@@ -134,7 +134,7 @@ def _onto_smaller(
     slots = each.view.slots_in_use
     for other in others:
         theirs = prices.get(other.view.offer_id)
-        comes = _comes_for_nobody(other) and other.view.slots >= slots
+        comes = _has_no_gang(other) and other.view.slots >= slots
         if comes and theirs is not None and theirs < price:
             return _Way(saving=price - theirs, coming=True)
     fitting = [

@@ -109,7 +109,7 @@ def of_no_use(
         if tokens and not any(_may_be_completed(pool, incomplete[token], blocks, each, now) for token in tokens):
             reason = f"it was launched for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, view.slots)}"
             terminations.append(Termination(instance_id=view.instance_id, cause=Cause.STRANDED, reason=reason))
-        elif not tokens and _awaited_by_nobody(each, waiting, patience, now):
+        elif not tokens and _is_not_awaited(each, waiting, patience, now):
             reason = f"it has not joined, and {view.reserved_for[0]} waits for machines no longer"
             terminations.append(Termination(instance_id=view.instance_id, cause=Cause.UNWANTED, reason=reason))
     return terminations
@@ -147,7 +147,7 @@ def _serves(gang: Gang, size: int) -> bool:
     return machines_of(gang, size) is not None
 
 
-def _awaited_by_nobody(each: Standing, waiting: Set[str], patience: Patience, now: datetime) -> bool:
+def _is_not_awaited(each: Standing, waiting: Set[str], patience: Patience, now: datetime) -> bool:
     """Of one that is paid for already only while it is late: what is there soon will be there for the next one."""
     view = each.view
     if view.joined_at is not None:

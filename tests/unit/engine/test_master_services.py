@@ -24,8 +24,8 @@ from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.app import (
     MasterSettings,
     _check_machines,
-    _tell_of_lost_files,
-    _tell_of_lost_pools,
+    _log_lost_files,
+    _log_lost_pools,
     _until,
     open_store,
     run_master,
@@ -350,7 +350,7 @@ async def test_jobs_whose_pool_has_left_the_configuration_are_told_of_at_the_sta
         await engine.submit(KillExperiment(experiment=ExperimentId(1)))
     with caplog.at_level(logging.WARNING, "resolute_master.app"):
         async with running(an_engine(store, seed=2)) as engine:
-            _tell_of_lost_pools(engine)
+            _log_lost_pools(engine)
     (line,) = caplog.messages
     assert line.startswith(
         "resource_pools: pool 'other', which 1 job(s) are in, is not configured any more; put it back"
@@ -375,7 +375,7 @@ async def test_experiments_whose_pool_now_loses_their_checkpoints_are_told_of_at
             await an_experiment(engine, owner, settings, pool=pool)
         await engine.submit(KillExperiment(experiment=ExperimentId(4)))
         with caplog.at_level(logging.WARNING, "resolute_master.app"):
-            await _tell_of_lost_files(engine, config)
+            await _log_lost_files(engine, config)
     (line,) = caplog.messages
     assert line.startswith("experiment 1: checkpoint_storage.type: pool 'default' rents its machines")
 
@@ -392,5 +392,5 @@ async def test_of_a_pool_that_is_gone_a_job_that_was_moved_out_of_it_is_told_as_
         await engine.submit(UpdateJob(job=job.id, pool=DEFAULT))
     with caplog.at_level(logging.WARNING, "resolute_master.app"):
         async with running(an_engine(store, seed=2)) as engine:
-            _tell_of_lost_pools(engine)
+            _log_lost_pools(engine)
     assert "pool 'other', which 1 job(s) are in" in caplog.text

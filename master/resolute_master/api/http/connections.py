@@ -127,7 +127,7 @@ class Connections:
 
     def enter(self, connection: _Connection, peer: str) -> bool:
         """For `_Connection`: counted from here on. False when there is no place."""
-        if len(self._open) >= self._limit and not self._make_room():
+        if len(self._open) >= self._limit and not self._displace():
             if not self._refused:
                 log.warning("%d connections are open, as many as may be; further ones are refused", self._limit)
             self._refused += 1
@@ -147,7 +147,7 @@ class Connections:
             if not crowd:
                 del self._crowds[connection.crowd]
 
-    def _make_room(self) -> bool:
+    def _displace(self) -> bool:
         """Cut off the oldest connection of no known caller, of the address that has the most. False when all are of known ones."""
         for crowd in sorted(self._crowds.values(), key=len, reverse=True)[:LOOKED_AT_AT_ONCE]:
             for connection in tuple(itertools.islice(crowd, LOOKED_AT_AT_ONCE)):

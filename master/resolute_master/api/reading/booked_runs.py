@@ -54,7 +54,7 @@ async def marks_of(
     for mark in marks:
         own.setdefault(mark.allocation_id, []).append(mark)
     told: dict[tuple[TrialId, int], list[StepReport]] = {}
-    silent = [(a, (a.trial_id, a.run_id)) for a in allocations if a.trial_id is not None and _may_tell_more(a, own)]
+    silent = [(a, (a.trial_id, a.run_id)) for a in allocations if a.trial_id is not None and _may_report_more(a, own)]
     for report in await store.outer_reports({run for _, run in silent}):
         told.setdefault((report.trial_id, report.run_id), []).append(report)
     for attempt, run in silent:
@@ -62,7 +62,7 @@ async def marks_of(
     return tuple(marks)
 
 
-def _may_tell_more(attempt: Allocation, own: Collection[AllocationId]) -> bool:
+def _may_report_more(attempt: Allocation, own: Collection[AllocationId]) -> bool:
     """Its reports may contain steps that no mark has."""
     failed = attempt.exit is not None and attempt.exit.failure is not None
     return attempt.assigned_at is not None and (failed or attempt.id not in own)

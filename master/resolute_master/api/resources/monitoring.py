@@ -62,7 +62,7 @@ class Scrape(Route):
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         api = request.app[SERVING].context
-        if not _knows_token(request, api.config.observability.metrics_token):
+        if not _has_token(request, api.config.observability.metrics_token):
             authenticate(request, api.tokens)
         if not api.config.observability.enable_prometheus:
             raise NotFound("metrics", "observability.enable_prometheus is false")
@@ -70,7 +70,7 @@ class Scrape(Route):
         return await read(api, request)
 
 
-def _knows_token(request: web.Request, token: str) -> bool:
+def _has_token(request: web.Request, token: str) -> bool:
     given = request.headers.get("Authorization", "")
     return bool(token) and hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
 
