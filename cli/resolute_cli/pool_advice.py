@@ -55,8 +55,10 @@ def _rows(advice: PoolAdvice) -> Iterator[tuple[object, ...]]:
 
 
 def _remarks(found: GetPoolAdviceResponse, advice: PoolAdvice) -> Iterator[str]:
-    if not advice.changes:
-        yield f"No change of a setting that was played saves anything in pool {found.pool}."
+    if not advice.played:
+        yield f"Pool {found.pool} has the better value of every setting that could be tried: nothing is to be changed."
+    elif not advice.changes:
+        yield f"Changes played: {advice.played}. None of them saves anything in pool {found.pool}."
     yield (
         f"By a simulation of the {advice.jobs} pieces of work of the last {_days(advice.days)}, machines starting in "
         f"{duration_text(advice.boot_s)}, pool {found.pool} as it is costs {advice.cost_a_month:,.2f} a month, and work waits "

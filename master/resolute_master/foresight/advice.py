@@ -48,6 +48,8 @@ class Advice:
     days: float
     cost_a_month: float
     wait_mean_s: float
+    played: int
+    """Changes; 0: the pool has the better value of every setting that could be tried."""
     savings: tuple[Saving, ...]
 
 

@@ -60,8 +60,8 @@ def advise(
     lasts_s = 0.0 if days is None else DAY_S * max(1.0, days)
     before = _played(pool, jobs, boot_s, lasts_s)
     a_month = MONTH_S / (max(DAY_S, _last_s(before)) if days is None else lasts_s)
-    savings = []
-    for change in changes(pool, catalogue or Catalogue()):
+    savings, tried = [], tuple(changes(pool, catalogue or Catalogue()))
+    for change in tried:
         after = _played(change.pool, jobs, boot_s, lasts_s)
         saved = before.figures.cost - after.figures.cost
         if saved > LEAST_SAVED * before.figures.cost:
@@ -81,6 +81,7 @@ def advise(
         days=_last_s(before) / DAY_S if days is None else days,
         cost_a_month=before.figures.cost * a_month,
         wait_mean_s=before.figures.wait_mean_s,
+        played=len(tried),
         savings=tuple(sorted(savings, key=lambda each: (-each.saves_a_month, each.key))[:MOST]),
     )
 

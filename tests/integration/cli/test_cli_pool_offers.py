@@ -392,6 +392,7 @@ async def test_advise_waits_for_an_answer_and_says_why_there_is_none(tmp_path: P
     kept = kept_pool()[KEPT]
     assert kept.scaling is not None
     tuned = replace(kept.scaling, min_instances=0, consolidation=Consolidation())
+    bare = replace(tuned, consolidation=None)
     given: dict[str, Any] = {
         "store": Past(runs=20),
         "clock": store.clock,
@@ -399,7 +400,11 @@ async def test_advise_waits_for_an_answer_and_says_why_there_is_none(tmp_path: P
     }
     async with an_api(tmp_path / "one", advices=advised(Twin()), **given) as world:
         shown = await Shell(tmp_path, world)("pool", "advise", "default")
-        assert shown.startswith("No change of a setting that was played saves anything in pool default.\n")
+        assert shown.startswith("Pool default has the better value of every setting that could be tried")
+    given["pools"] = {KEPT: replace(kept, scaling=bare)}
+    async with an_api(tmp_path / "bare", advices=advised(Twin()), **given) as world:
+        shown = await Shell(tmp_path, world)("pool", "advise", "default")
+        assert shown.startswith("Changes played: 1. None of them saves anything in pool default.\n")
     async with an_api(tmp_path / "two", advices=advised(Twin())) as world:
         det = Shell(tmp_path, world)
         assert "There is no advice: pool 'default' has no provider" in await det("pool", "advise", "default")

@@ -41,6 +41,8 @@ class PoolAdvice:
     """So long machines took to join."""
     cost_a_month: float
     wait_mean_s: float
+    played: int
+    """So many changes; 0: the pool has the better value of every setting that could be tried."""
     changes: tuple[SettingChange, ...] = ()
 
 

@@ -175,6 +175,7 @@ def _shown(found: Advice, question: Question, now: datetime) -> PoolAdvice:
         boot_s=question.boot_s,
         cost_a_month=found.cost_a_month,
         wait_mean_s=found.wait_mean_s,
+        played=found.played,
         changes=tuple(
             SettingChange(
                 key=each.key,
