@@ -59,27 +59,27 @@ def _types_and_quota(account: AwsAccount, values: Mapping[str, Any]) -> Iterator
         for each in types:
             if each not in processors:
                 yield Finding(text=f"--{name} {each}: {account.region} has no such machine type")
+    needs: dict[str, list[tuple[str, int]]] = {}
+    machines = values["max_dynamic_agents"]
     for types, spot in ((compute, bool(values["spot"])), (aux, False)):
-        codes = {each: quota(each, spot=spot).code(spot=spot) for each in types}
+        there = [each for each in types if each in processors]
+        codes = {each: quota(each, spot=spot).code(spot=spot) for each in there}
         for code in dict.fromkeys(codes.values()):
-            of_code = [each for each in types if codes[each] == code and each in processors]
-            if of_code:
-                yield from _quota(account, code, of_code, processors, values["max_dynamic_agents"])
+            largest = max((each for each in there if codes[each] == code), key=lambda each: processors[each])
+            needs.setdefault(code, []).append((f"{machines} {largest}", machines * processors[largest]))
+    for code, pools in needs.items():
+        yield from _quota(account, code, pools)
 
 
-def _quota(
-    account: AwsAccount, code: str, types: Sequence[str], processors: Mapping[str, int], machines: int
-) -> Iterator[Finding]:
-    largest = max(types, key=lambda each: processors[each])
-    needed = machines * processors[largest]
+def _quota(account: AwsAccount, code: str, pools: Sequence[tuple[str, int]]) -> Iterator[Finding]:
+    """`pools`: the largest machines of each that are counted under the quota, and their vCPUs."""
+    words, needed = " and ".join(each for each, _ in pools), sum(vcpus for _, vcpus in pools)
     allowed = account.quota(code)
     if allowed is None:
-        yield Finding(
-            text=f"the quota {code} of EC2 cannot be read; {machines} {largest} need {needed} vCPUs of it", fatal=False
-        )
+        yield Finding(text=f"the quota {code} of EC2 cannot be read; {words} need {needed} vCPUs of it", fatal=False)
     elif allowed < needed:
         yield Finding(
-            text=f"{machines} {largest} need {needed} vCPUs, and the quota {code} of EC2 in {account.region} is {allowed:g}; "
+            text=f"{words} need {needed} vCPUs, and the quota {code} of EC2 in {account.region} is {allowed:g}; "
             "ask for more in Service Quotas, or lower --max-dynamic-agents"
         )
 

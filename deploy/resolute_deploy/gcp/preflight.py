@@ -114,17 +114,20 @@ def _types(api: GoogleApi, place: Place, values: Mapping[str, Any], zone: str) -
 
 def _quotas(region: Mapping[str, Any], place: Place, values: Mapping[str, Any]) -> Iterator[Finding]:
     catalogue, most = shipped("gcp"), int(values["max_dynamic_agents"])
-    asked: dict[str, tuple[int, str]] = {}
+    asked: dict[str, list[tuple[int, str]]] = {}
     for types, spot in (
         (values["compute_agent_instance_type"], bool(values["preemptible"])),
         (values["aux_agent_instance_type"], False),
     ):
+        of_pool: dict[str, tuple[int, str]] = {}
         for each in types:
             for metric, needed in _needs(catalogue, each, values, most, spot=spot):
-                asked[metric] = max(asked.get(metric, (0, "")), (needed, each))
-    for metric, (needed, machine_type) in asked.items():
-        told = region_of_quota(region, metric)
-        words = f"{most} {machine_type} need {needed} of the quota {metric}"
+                of_pool[metric] = max(of_pool.get(metric, (0, "")), (needed, each))
+        for metric, found in of_pool.items():
+            asked.setdefault(metric, []).append(found)
+    for metric, pools in asked.items():
+        told, needed = region_of_quota(region, metric), sum(count for count, _ in pools)
+        words = f"{' and '.join(f'{most} {each}' for _, each in pools)} need {needed} of the quota {metric}"
         if told is None:
             yield Finding(text=f"{words}, which {place.region} does not tell", fatal=False)
         elif told[0] - told[1] < needed:

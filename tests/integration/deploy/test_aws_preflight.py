@@ -80,6 +80,18 @@ def test_a_quota_that_is_too_small_ends_it(account: AwsAccount) -> None:
         )
 
 
+def test_pools_that_share_a_quota_need_their_sum(account: AwsAccount) -> None:
+    given = {"compute_agent_instance_type": ["m5.large", "c5.2xlarge"], "aux_agent_instance_type": ["m5.xlarge"]}
+    with botocore.stub.Stubber(account.client("service-quotas")) as quotas:
+        quotas.add_response("get_service_quota", {"Quota": {"Value": 59.0}})
+        assert fatal(account, **given).startswith(
+            "5 c5.2xlarge and 5 m5.xlarge need 60 vCPUs, and the quota L-1216C47A"
+        )
+    with botocore.stub.Stubber(account.client("service-quotas")) as quotas:
+        quotas.add_response("get_service_quota", {"Quota": {"Value": 60.0}})
+        assert fatal(account, **given) == ""
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

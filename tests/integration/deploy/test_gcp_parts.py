@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from resolute.errors import InvalidInput
-from resolute_deploy.cloud import Planned, refuse_lost_state
+from resolute_deploy.cloud import Planned, in_the_way, refuse_lost_state
 from resolute_deploy.gcp.account import GoogleAccount
 from resolute_deploy.gcp.bindings import master_account
 from resolute_deploy.gcp.resources import Place
@@ -123,6 +123,12 @@ def holding(directory: Path, *addresses: str) -> Terraform:
     program.write_text(f"#!/bin/sh\n{lines}")
     program.chmod(0o755)
     return Terraform(program=program, version=(1, 11, 4), directory=directory, environ={})
+
+
+def test_a_bucket_that_was_kept_is_not_in_the_way_of_a_new_cluster(world: World, account: GoogleAccount) -> None:
+    world.project.new_bucket(account.bucket_name("vision"))
+    assert [each.what for each in account.left("vision")] == [f"bucket {account.bucket_name('vision')}"]
+    assert in_the_way(account, "vision") == []
 
 
 def test_a_state_that_holds_nothing_makes_no_orphans_of_a_cluster(

@@ -72,6 +72,10 @@ def test_nothing_is_wrong_with_a_good_start(world: World) -> None:
             {"compute_agent_instance_type": ["n1-standard-8"]},
             "5 n1-standard-8 need 20 of the quota NVIDIA_T4_GPUS, and us-central1 has 4 left",
         ),
+        (
+            {"compute_agent_instance_type": ["e2-standard-4"], "max_dynamic_agents": 13},
+            "13 e2-standard-4 and 13 e2-standard-4 need 104 of the quota CPUS, and us-central1 has 96 left",
+        ),
     ],
 )
 def test_what_is_not_there_is_named_with_its_flag(world: World, given: dict[str, Any], words: str) -> None:
