@@ -21,7 +21,8 @@ OF_OTHER_MASTERS = {
     "httpx": "the client",
     "rich": "the command line",
     "resolute_cli": "the command line",
-    "resolute_sim": "the simulation",
+    "resolute_sim.twin.advice": "the process that plays a history",
+    "resolute_sim.world": "the simulation",
 }
 """Who needs it, if not a master on SQLite with a pool of the local cloud."""
 

@@ -164,7 +164,9 @@ def test_a_fixed_fleet_asks_again_for_what_was_refused_and_taken_back() -> None:
 def test_work_that_the_series_never_let_get_ahead_is_told_and_not_waited_for(policy: str) -> None:
     none = CapacityTrace(name="t", kind="availability", values=(0.0,), ends=(600.0,), offer_id="spot-8")
     setting = Setting(pool=_pool(_offer(8, Market.SPOT, 1.0)), jobs=(_job("a", 0.0, 60.0, 8),), capacity=(none,))
-    with pytest.raises(InvalidInput, match=rf"--policy {policy}: 1 gang\(s\) are pending.*without progress since second 0"):
+    with pytest.raises(
+        InvalidInput, match=rf"--policy {policy}: 1 gang\(s\) are pending.*without progress since second 0"
+    ):
         _played(setting, policy)
 
 

@@ -112,7 +112,7 @@ def contract_name(name: str) -> str:
 def module_classes() -> list[type]:
     found = []
     for module_info in pkgutil.iter_modules(resolute.wire.rest.__path__):
-        if module_info.name in ("costs", "enums", "extensions", "offers", "readiness", "searching", "why"):
+        if module_info.name in ("advice", "costs", "enums", "extensions", "offers", "readiness", "searching", "why"):
             continue
         module = importlib.import_module(f"resolute.wire.rest.{module_info.name}")
         for item in vars(module).values():
