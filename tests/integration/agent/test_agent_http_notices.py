@@ -44,4 +44,4 @@ async def test_an_endpoint_is_asked_until_it_has_a_notice(caplog: pytest.LogCapt
     caplog.clear()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(source.next(), 1.0)
-    assert len([record for record in caplog.records if "cannot ask" in record.message]) == 1
+    assert len([record for record in caplog.records if "cannot query" in record.message]) == 1
