@@ -42,6 +42,7 @@ BENCHMARKS = (
     "search",
     "search_pool",
     "storage",
+    "deploy",
 )
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 KEPT, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
