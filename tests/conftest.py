@@ -31,9 +31,11 @@ from support.postgres import PostgresServer, find_programs, postgres_server
 from support.systemd import systemd_runs
 from support.terraform import terraform_runs
 
-# The same examples each time: a test that fails fails for what was changed. `make search` draws others.
-hypothesis.settings.register_profile("settled", derandomize=True)
-hypothesis.settings.register_profile("search", derandomize=False, print_blob=True)
+# The same examples each time: a test that fails fails for what was changed. `make search` draws others. No example fails for
+# the time that it takes, which a busy machine decides.
+TIMELESS: Any = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("settled", derandomize=True, **TIMELESS)
+hypothesis.settings.register_profile("search", derandomize=False, print_blob=True, **TIMELESS)
 hypothesis.settings.load_profile("settled")
 
 COMPAT_PYTHON = Path(__file__).resolve().parent.parent / ".venv-compat" / "bin" / "python"

@@ -30,7 +30,12 @@ KILLS = {
 }
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.needs("postgres"))])
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", marks=pytest.mark.nightly),
+        pytest.param("postgres", marks=pytest.mark.needs("postgres")),
+    ]
+)
 def store(request: pytest.FixtureRequest) -> Iterator[tuple[str, PostgresServer | None]]:
     if request.param == "sqlite":
         yield request.param, None

@@ -14,7 +14,10 @@ SMALL = Load(agents=12, slots=2, jobs=40, task_s=4.0, report_s=1.0, seconds=4.0)
 
 @pytest.mark.parametrize(
     "database",
-    [pytest.param("sqlite", marks=pytest.mark.nightly), pytest.param("postgres", marks=pytest.mark.needs("postgres"))],
+    [
+        pytest.param("sqlite", marks=pytest.mark.nightly),
+        pytest.param("postgres", marks=[pytest.mark.needs("postgres"), pytest.mark.nightly]),
+    ],
 )
 def test_a_small_load_is_borne_through_a_restart_and_the_loss_of_all_machines(tmp_path: Path, database: str) -> None:
     phases = measure(replace(SMALL, database=database), tmp_path, {"steady", "restart"})

@@ -132,9 +132,9 @@ async def test_streams_that_could_not_begin_are_tried_again(
 
     await tab.route(re.compile("/det/events|/logs/follow"), refuse_once)
     await tab.goto(str(served.world.server.make_url(f"/det/experiments/{trial.experiment_id}/trials/{trial.id}/logs")))
-    await tab.get_by_text("Reconnecting").wait_for()
-    await tab.get_by_text("Reconnecting").wait_for(state="hidden")
-    await tab.get_by_text("following").wait_for()
+    await tab.locator("#following", has_text="reconnecting").wait_for()
+    await tab.locator("#following", has_text="following").wait_for()
+    await tab.locator("#connection:not(.away)").wait_for(state="attached")
     assert len(refused) == 2
     line = {"taskId": trial.task_id, "log": "a new line\n"}
     await served.world.post("/api/v1/task/logs", {"logs": [line]}, token="", task=task)
