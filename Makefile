@@ -80,7 +80,7 @@ deploy-faults: $(VENV)/dev.ready # `det deploy aws` and `gcp`, `up` and `down`, 
 	RESOLUTE_DEPLOY_KILLS=$(or $(KILLS),20) $(BIN)/python -m pytest -n $(WORKERS) tests/nightly/test_deploy_faults.py tests/nightly/test_deploy_faults_gcp.py
 
 nightly: $(VENV)/dev.ready $(COMPAT)/ready # everything, with what takes too long for a push
-	RESOLUTE_TEST_EFFORT=night $(BIN)/python -m pytest -n $(WORKERS) tests tests/nightly
+	RESOLUTE_TEST_EFFORT=night $(BIN)/python -m pytest -n $(WORKERS) -o 'norecursedirs=.* node_modules'
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
 	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable
