@@ -194,7 +194,7 @@ class Deploy:
     # ---------------------------------------------------------------------------------------------------- helpers and flags
 
     def explaining(self, verb: Run) -> Run:
-        """Refusals of the cloud are told in its words, without a trace of the program."""
+        """`verb` with refusals of the cloud as sentences in place of a traceback."""
 
         def run(cli: Invocation, args: argparse.Namespace) -> None:
             try:

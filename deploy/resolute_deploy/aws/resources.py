@@ -148,25 +148,17 @@ def _file_systems(efs: Any, ec2: Any, region: str, cluster_id: str) -> Iterator[
             if mark in each["Tags"] and each["LifeCycleState"] != "deleted":
                 id_ = each["FileSystemId"]
                 yield from _mount_targets(efs, ec2, region, cluster_id, id_)
-                yield Found(
+                yield _of_efs(
+                    each,
                     noun="file system",
-                    type="aws_efs_file_system",
-                    id=id_,
+                    type_="aws_efs_file_system",
+                    id_=id_,
                     command=f"aws efs delete-file-system --region {region} --file-system-id {id_}",
-                    remove=partial(
-                        end_of_efs,
-                        f"file system {id_}",
-                        partial(_file_system, efs, id_),
-                        partial(efs.delete_file_system, FileSystemId=id_),
-                        efs.exceptions.FileSystemNotFound,
-                    ),
-                    going=each["LifeCycleState"] == "deleting",
+                    describe=partial(efs.describe_file_systems, FileSystemId=id_),
+                    among="FileSystems",
+                    delete=partial(efs.delete_file_system, FileSystemId=id_),
+                    not_there=efs.exceptions.FileSystemNotFound,
                 )
-
-
-def _file_system(efs: Any, id_: str) -> Sequence[Mapping[str, Any]]:
-    told: Sequence[Mapping[str, Any]] = efs.describe_file_systems(FileSystemId=id_)["FileSystems"]
-    return told
 
 
 def _mount_targets(efs: Any, ec2: Any, region: str, cluster_id: str, file_system: str) -> Iterator[Found]:
@@ -177,25 +169,40 @@ def _mount_targets(efs: Any, ec2: Any, region: str, cluster_id: str, file_system
         id_ = each["MountTargetId"]
         behind = efs.describe_mount_target_security_groups(MountTargetId=id_)["SecurityGroups"]
         if groups.intersection(behind):
-            yield Found(
+            yield _of_efs(
+                each,
                 noun="mount target",
-                type="aws_efs_mount_target",
-                id=id_,
+                type_="aws_efs_mount_target",
+                id_=id_,
                 command=f"aws efs delete-mount-target --region {region} --mount-target-id {id_}",
-                remove=partial(
-                    end_of_efs,
-                    f"mount target {id_}",
-                    partial(_mount_target, efs, id_),
-                    partial(efs.delete_mount_target, MountTargetId=id_),
-                    efs.exceptions.MountTargetNotFound,
-                ),
-                going=each["LifeCycleState"] == "deleting",
+                describe=partial(efs.describe_mount_targets, MountTargetId=id_),
+                among="MountTargets",
+                delete=partial(efs.delete_mount_target, MountTargetId=id_),
+                not_there=efs.exceptions.MountTargetNotFound,
             )
 
 
-def _mount_target(efs: Any, id_: str) -> Sequence[Mapping[str, Any]]:
-    told: Sequence[Mapping[str, Any]] = efs.describe_mount_targets(MountTargetId=id_)["MountTargets"]
-    return told
+def _of_efs(
+    described: Mapping[str, Any],
+    *,
+    noun: str,
+    type_: str,
+    id_: str,
+    command: str,
+    describe: Callable[[], Mapping[str, Any]],
+    among: str,
+    delete: Callable[[], object],
+    not_there: type[Exception],
+) -> Found:
+    """`describe` lists it alone, under the key `among`."""
+    return Found(
+        noun=noun,
+        type=type_,
+        id=id_,
+        command=command,
+        remove=partial(end_of_efs, f"{noun} {id_}", lambda: describe()[among], delete, not_there),
+        going=described["LifeCycleState"] == "deleting",
+    )
 
 
 def end_of_efs(

@@ -48,7 +48,7 @@ def bindings_of_nobody(api: GoogleApi, place: Place, account: str) -> Iterator[B
 
 
 def remove_bindings(api: GoogleApi, place: Place, account: str) -> None:
-    """Raises `GoogleError` where somebody else changes the policy all the time."""
+    """Raises `GoogleError` if each of `TRIES` writes conflicts with another change of the policy."""
     for left in reversed(range(TRIES)):
         policy = _policy(api, place)
         kept = [
