@@ -32,9 +32,9 @@ class PoolAdvice:
 
     computed_at: datetime
     jobs: int
-    """So many pieces of work were played."""
+    """Number of jobs of the history that were simulated."""
     left_out: int
-    """So many more were not: the pool as it is configured now can never hold them."""
+    """Number of jobs that were not simulated: the pool as it is configured now can never hold them."""
     days: float
     """Of history, up to `computed_at`."""
     boot_s: float
@@ -42,7 +42,7 @@ class PoolAdvice:
     cost_a_month: float
     wait_mean_s: float
     played: int
-    """So many changes; 0: the pool has the better value of every setting that could be tried."""
+    """Number of simulated changes; 0: the pool has the better value of every setting that could be tried."""
     changes: tuple[SettingChange, ...] = ()
 
 
