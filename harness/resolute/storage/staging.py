@@ -13,13 +13,14 @@ from pathlib import Path
 
 from resolute.storage.base import StorageUnavailable
 
-_LOCK = "in-use"
+_LOCK = ".in-use"
 
 
 class Staging:
     """One directory of this process below `base`, made when it is first needed, locked for as long as the process lives.
 
-    `base` defaults to a directory of this user in the directory for temporary files (`TMPDIR`).
+    `base` defaults to a directory of this user in the directory for temporary files (`TMPDIR`). The lock is a file beside the
+    directory, made before it and removed after it: a process that is killed at any moment leaves no directory without a lock.
     """
 
     def __init__(self, base: Path | None = None) -> None:
@@ -34,11 +35,19 @@ class Staging:
             if self._own is None:
                 self._base.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _refuse_another_users(self._base)
-                own = Path(tempfile.mkdtemp(dir=self._base))
-                self._lock = os.open(own / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                self._lock, own = self._locked()
+                own.mkdir(mode=0o700)
                 self._own = own
             return self._own
+
+    def _locked(self) -> tuple[int, Path]:
+        """A lock of this process, and the name of its directory, which is not there yet."""
+        while True:
+            lock, name = tempfile.mkstemp(suffix=_LOCK, dir=self._base)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock).st_nlink:
+                return lock, Path(name.removesuffix(_LOCK))
+            os.close(lock)  # a sweep has removed the file before it was locked
 
     def fresh(self) -> Path:
         """A new empty directory in it."""
@@ -48,28 +57,31 @@ class Staging:
         """Remove this process's own. Again is harmless."""
         with self._guard:
             if self._own is not None and self._lock is not None:
-                shutil.rmtree(self._own, ignore_errors=True)
+                _remove(self._own)
                 os.close(self._lock)
                 self._own = self._lock = None
 
     def sweep(self) -> None:
         """Remove the directories of processes that have ended."""
-        if not self._base.is_dir():
-            return
-        for found in self._base.iterdir():
+        for lock in self._base.glob(f"*{_LOCK}"):
             with suppress(OSError):
-                self._remove_if_left(found)
+                _remove_if_left(lock)
 
-    def _remove_if_left(self, found: Path) -> None:
-        try:
-            lock = os.open(found / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return  # its process is just making it
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(found, ignore_errors=True)
-        finally:
-            os.close(lock)
+
+def _remove_if_left(name: Path) -> None:
+    lock = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(name.with_name(name.name.removesuffix(_LOCK)))
+    finally:
+        os.close(lock)
+
+
+def _remove(directory: Path) -> None:
+    """The directory and then its lock, which the caller holds."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if not directory.exists():
+        directory.with_name(directory.name + _LOCK).unlink(missing_ok=True)
 
 
 def _refuse_another_users(base: Path) -> None:

@@ -51,7 +51,10 @@ def made(account: AwsAccount, cluster_id: str) -> dict[str, str]:
     """One of each kind, by its type of Terraform, in the order in which it is removed."""
     ec2 = account.client("ec2")
     network = ec2.create_vpc(CidrBlock="10.9.0.0/16", **tagged("vpc", cluster_id))["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=network, CidrBlock="10.9.0.0/20", **tagged("subnet", cluster_id))["Subnet"]
+    # EC2 chooses a zone where none is named, and a file system has one mount target in a zone.
+    subnet = ec2.create_subnet(
+        VpcId=network, CidrBlock="10.9.0.0/20", AvailabilityZone=f"{REGION}a", **tagged("subnet", cluster_id)
+    )["Subnet"]
     table = ec2.create_route_table(VpcId=network, **tagged("route-table", cluster_id))["RouteTable"]["RouteTableId"]
     ec2.associate_route_table(RouteTableId=table, SubnetId=subnet["SubnetId"])
     gateway = ec2.create_internet_gateway(**tagged("internet-gateway", cluster_id))["InternetGateway"]

@@ -172,9 +172,10 @@ async def test_a_container_that_somebody_removed_is_told_as_such(agents: Agents,
 
 async def test_a_lease_and_a_kill_are_carried_out_without_an_agent(agents: Agents) -> None:
     runtime = await agents.next()
-    await runtime.start(a_container("run 600s", "leased"), a_context(lease_s=2.0))
     await runtime.start(a_container("ignore kill; say deaf; run 600s", "killed"), a_context(600.0))
-    await runtime.kill("killed", 1.5)
+    # Both are to end after the agent, which would remove them.
+    await runtime.start(a_container("run 600s", "leased"), a_context(lease_s=15.0))
+    await runtime.kill("killed", 12.0)
     await agents.close()
     with agents.engine.client() as client:
         await eventually(
