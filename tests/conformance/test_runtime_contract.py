@@ -122,12 +122,12 @@ async def test_killing_what_is_not_there_is_success(runtime: Runtime) -> None:
 
 async def test_a_lease_ends_what_nobody_renews(runtime: Runtime) -> None:
     # Long enough that a busy machine has started the container before it is over.
-    await runtime.start(a_container("run 600s"), a_context(lease_s=3.0))
+    await runtime.start(a_container("run 600s"), a_context(lease_s=6.0))
     assert (await end_of(runtime)).failure is FailureKind.AGENT_FAILED
 
 
 async def test_a_renewed_lease_goes_on_and_is_never_shortened(runtime: Runtime) -> None:
-    await runtime.start(a_container("run 4.5s; exit 6"), a_context(lease_s=4.0))
+    await runtime.start(a_container("run 11s; exit 6"), a_context(lease_s=10.0))
     runtime.renew("c1", 600.0)
     runtime.renew("c1", 0.1)
     assert (await end_of(runtime)).code == 6

@@ -1,4 +1,4 @@
-"""Directories on the way to a store: a sweep removes what a process left that was killed at any moment, and nothing of one that lives."""
+"""A sweep removes the directories of processes that were killed, at whatever moment, and nothing of a process that lives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ STOPPED_AFTER = {
     "the lock": "tempfile.mkstemp = lambda **named: (real(**named), stop())",
     "the directory": "Path.mkdir = lambda path, **how: (made(path, **how), how.get('parents') or stop())",
     "a file": "(Staging(Path(sys.argv[1])).fresh() / 'part').write_text('x'); stop()",
-    "a part of the removal": "shutil.rmtree = lambda path, **how: stop(); one = Staging(Path(sys.argv[1])); one.directory(); one.close()",
+    "a part of the removal": "shutil.rmtree = lambda *at, **how: stop(); "
+    "one = Staging(Path(sys.argv[1])); one.directory(); one.close()",
 }
 
 PROGRAM = """
