@@ -175,7 +175,7 @@ async def output_of(runtime: Runtime, length: int, container_id: str = "c1") -> 
 
 
 async def test_output_is_read_while_it_grows_and_ends_with_the_container(runtime: Runtime) -> None:
-    await runtime.start(a_container("say first; run 1s; log 3 lines"), a_context())
+    await runtime.start(a_container("say first; run 8s; log 3 lines"), a_context())
     assert await output_of(runtime, 6) == b"first\n"
     assert not runtime.output_ended("c1")
     await end_of(runtime)
