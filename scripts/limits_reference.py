@@ -125,6 +125,8 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         "harness/resolute/config/patterns.py": ("MAX_PATTERN_SIZE",),
         "master/resolute_master/lifecycle/experiments.py": ("MAX_LABELS",),
         "master/resolute_master/lifecycle/workspaces.py": ("MAX_WORKSPACE_NAME_LENGTH", "MAX_PROJECT_KEY_LENGTH"),
+        "master/resolute_master/lifecycle/projects.py": ("MAX_PROJECT_NOTES", "MAX_PROJECT_NOTES_CHARACTERS"),
+        "master/resolute_master/lifecycle/user_settings.py": ("MAX_PINS",),
         "harness/resolute/config/yaml_text.py": ("MAX_VALUES", "MAX_DEPTH"),
         "harness/resolute/wire/times.py": ("FIRST_YEAR", "LAST_YEAR"),
     },
@@ -188,6 +190,10 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "integration/api/test_api_series.py": {
         "test_what_cannot_be_compared_is_refused_by_name": ("MAX_DATAPOINTS", "MAX_METRICS_OF_SERIES"),
         "test_streams_refuse_by_name_what_they_cannot_tell": ("MAX_SAMPLED_TRIALS", "MAX_STREAM_PERIOD_S"),
+    },
+    "integration/api/test_api_places.py": {
+        "test_notes_are_replaced_and_appended": ("MAX_PROJECT_NOTES", "MAX_PROJECT_NOTES_CHARACTERS"),
+        "test_a_pin_is_its_user_s_own": ("MAX_PINS",),
     },
     "integration/api/test_api_workspaces.py": {
         "test_projects_have_names_of_their_workspace_and_keys_of_the_cluster": (

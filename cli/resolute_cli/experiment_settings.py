@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from resolute.errors import NotFound
 from resolute_cli.command import Command, experiment_id
 from resolute_cli.invocation import Invocation
 from resolute_cli.logs import days_flags
@@ -13,13 +12,10 @@ from resolute_cli.render import Block, confirmed
 
 def move(cli: Invocation, args: argparse.Namespace) -> None:
     cluster = cli.api().cluster
-    workspace = cluster.workspace_named(args.workspace_name)
-    project = next((each for each in cluster.projects(workspace.id) if each.name == args.project_name), None)
-    if project is None:
-        raise NotFound("project", args.project_name, f"workspace '{workspace.name}' has none of that name")
+    project = cluster.project_named(args.workspace_name, args.project_name)
     cli.api().experiments.move(args.experiment_id, project.id)
-    text = f"Moved experiment {args.experiment_id} to project '{project.name}' of workspace '{workspace.name}'"
-    cli.render.done(text, id=args.experiment_id, workspace=workspace.name, project=project.name)
+    text = f"Moved experiment {args.experiment_id} to project '{project.name}' of workspace '{args.workspace_name}'"
+    cli.render.done(text, id=args.experiment_id, workspace=args.workspace_name, project=project.name)
 
 
 def set_policy(cli: Invocation, args: argparse.Namespace) -> None:

@@ -54,6 +54,7 @@ from resolute_master.engine.checkpoint_storage import StorageAccess
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.optuna_sampler import OptunaSampler
 from resolute_master.engine.price_watch import PriceWatch
+from resolute_master.engine.project_contents import ProjectContents
 from resolute_master.engine.proposals import Proposals
 from resolute_master.engine.reporting import Reporting
 from resolute_master.foresight.advice import Advisor
@@ -432,7 +433,7 @@ async def _hands(
     shelf: WheelShelf,
     tls: Tls | None,
 ) -> list[asyncio.Task[None]]:
-    """What carries out decisions outside of the master: in the checkpoint storage and in the clouds."""
+    """What carries out decisions: in the checkpoint storage, in the clouds, and for every experiment of a project."""
     access = StorageAccess(rules=rules_of(settings.config, _own_files(settings)))
     removal = CheckpointRemoval(engine, store, access, cluster_id=identity.cluster_id)
     provisioning = Provisioning(
@@ -448,7 +449,11 @@ async def _hands(
         wheel=lambda: shelf.wheel().reference,
         trust=lambda: Trust() if tls is None else tls.trust,
     )
-    return [asyncio.create_task(removal.run(), name="checkpoint removal"), *await provisioning.start()]
+    return [
+        asyncio.create_task(removal.run(), name="checkpoint removal"),
+        asyncio.create_task(ProjectContents(engine, store).run(), name="contents of projects"),
+        *await provisioning.start(),
+    ]
 
 
 def _check_machines(state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> None:

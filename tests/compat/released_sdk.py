@@ -31,8 +31,29 @@ def main() -> None:
     checkpoints(finished, trial)
     described(finished)
     controlled(json.loads(config), directory)
+    places()
     client.logout()
     print("the SDK got all it asked for")
+
+
+def places():
+    workspace = client.create_workspace("Laboratory")
+    project = workspace.create_project("first")
+    project.set_name("second")
+    project.set_description("by the SDK")
+    project.set_key("sdk")
+    project.add_note("a note", "its contents")
+    project.add_note("another", "")
+    project.remove_note("another")
+    project.archive()
+    project.reload()
+    assert (project.name, project.description, project.key, project.archived) == ("second", "by the SDK", "SDK", True)
+    assert project.notes == [{"name": "a note", "contents": "its contents"}]
+    project.unarchive()
+    workspace.delete_project("second")
+    until("the project is gone", lambda: not workspace.list_projects())
+    client.delete_workspace("Laboratory")
+    until("the workspace is gone", lambda: "Laboratory" not in {each.name for each in client.list_workspaces()})
 
 
 def followed(config, directory):

@@ -147,6 +147,34 @@ def test_workspaces_and_the_pools_that_are_for_them(det: ReleasedDet, admin: Rel
     det("experiment", "kill", id_)
 
 
+def test_places_are_edited_archived_and_deleted(det: ReleasedDet, admin: ReleasedDet, context: Path) -> None:
+    det("workspace", "create", "Attic")
+    det("project", "create", "Attic", "Old")
+    shown = det(
+        "project", "edit", "Attic", "Old", "--new_name", "Older", "--description", "of last year", "--key", "old"
+    )
+    assert "Older" in shown and "of last year" in shown and "OLD" in shown
+    file, place = str(context / "const.yaml"), ("--config", "workspace=Attic", "--config", "project=Older")
+    id_ = created(det("experiment", "create", "--paused", file, str(context), *place))
+    refused = det("project", "delete", "Attic", "Older", "--yes", code=1)
+    assert f"holds 1 experiment that has not ended; end them first (det experiment kill {id_})" in refused
+    det("experiment", "kill", id_)
+    assert "archived project" in det("project", "archive", "Attic", "Older")
+    refused = det("experiment", "create", "--paused", file, str(context), *place, code=1)
+    assert "archived; unarchive it first (det project unarchive Attic Older)" in refused
+    assert "archived project" in det("project", "unarchive", "Attic", "Older")
+    assert "archived workspace Attic" in det("workspace", "archive", "Attic")
+    assert "archived; unarchive it first" in det("project", "unarchive", "Attic", "Older", code=1)
+    assert "archived workspace Attic" in det("workspace", "unarchive", "Attic")
+    assert "Project deleted successfully" in det("project", "delete", "Attic", "Older", "--yes")
+    assert "not found" in det("experiment", "describe", id_, code=1)
+    assert "Successfully deleted workspace Attic" in det("workspace", "delete", "Attic", "--yes")
+    det("workspace", "create", "Attic")
+    det("project", "create", "Attic", "New")
+    assert "Workspace deleted successfully" in det("workspace", "delete", "Attic", "--yes")
+    assert "always exists: it cannot be deleted" in admin("workspace", "delete", "Uncategorized", "--yes", code=1)
+
+
 def test_people_are_managed(det: ReleasedDet, admin: ReleasedDet, cluster: LiveCluster, tmp_path: Path) -> None:
     admin("user", "create", "user1", "--password", "Secret-Word-1")
     assert "exists already" in admin("user", "create", "user1", "--password", "Secret-Word-1", code=1)

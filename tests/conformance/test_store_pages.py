@@ -101,7 +101,7 @@ async def test_each_experiment_filter_selects_its_rows(store: Store) -> None:
             upserts=(
                 an_experiment(1, name="Big ÖLPREIS_model", labels=("nightly", "a")),
                 an_experiment(2, archived=True, owner=UserId(2), description="The 50% run"),
-                an_experiment(3, state=ExperimentState.COMPLETED, project_id=7, labels=("A",)),
+                an_experiment(3, state=ExperimentState.COMPLETED, project_id=7, workspace_id=5, labels=("A",)),
                 an_experiment(4, state=ExperimentState.ERROR, name="bigXmodel", description="the 500 run"),
             ),
         )
@@ -117,6 +117,8 @@ async def test_each_experiment_filter_selects_its_rows(store: Store) -> None:
     assert await experiments(store, name="s_m") == [1]
     assert await experiments(store, description="THE 50%") == [2]
     assert await experiments(store, project_id=7) == [3]
+    assert await experiments(store, not_in_workspace=1) == [3]
+    assert await experiments(store, project_id=7, not_in_workspace=5) == []
     assert await experiments(store, ids=(4, 1, 9)) == [1, 4]
     assert await experiments(store, exclude_ids=(1, 2)) == [3, 4]
     assert await experiments(store, ids=(1, 2), exclude_ids=(2,), archived=False) == [1]

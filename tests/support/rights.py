@@ -25,7 +25,7 @@ TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Ada's experiment runs in Walter's workspace; Carol's, submitted before, runs beside it. Bob has nothing."""
+    """Ada's experiment runs in her project of Walter's workspace; Carol's, submitted before, runs beside it. Bob has nothing."""
 
     world: World
     trial: Trial
@@ -131,6 +131,9 @@ class Scene:
             "PUT /api/v1/templates/{templateName}": template,
             "PUT /api/v1/templates/{templateName}, of one that is there": template,
             "PATCH /api/v1/template/rename": {"oldName": "ada-s", "newName": "ada-s"},
+            "PUT /api/v1/projects/{projectId}/notes": {"notes": [], "projectId": self.project},
+            "POST /api/v1/projects/{projectId}/notes": {"name": "n", "contents": "c"},
+            "POST /api/v1/projects/{projectId}/move": {"projectId": self.project, "destinationWorkspaceId": 1},
             "POST /api/v1/workspaces/{workspaceId}/projects": {"name": f"of {role}", "workspaceId": self.workspace},
         }
 
@@ -154,7 +157,7 @@ async def a_scene(storage: Path, **settings: Any) -> AsyncIterator[Scene]:
         made = await world.post("/api/v1/workspaces", {"name": "w"}, token=tokens["walter"])
         workspace = made["workspace"]["id"]
         made = await world.post(
-            f"/api/v1/workspaces/{workspace}/projects", {"name": "p", "workspaceId": workspace}, token=tokens["walter"]
+            f"/api/v1/workspaces/{workspace}/projects", {"name": "p", "workspaceId": workspace}, token=tokens["ada"]
         )
         agent = await world.agent(slots=3)
         _, _, ended = await world.started(agent)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from resolute.wire.rest.workspaces import (
         GetWorkspaceProjectsQuery,
         GetWorkspacesQuery,
+        PatchProject,
         PatchWorkspace,
         PostProjectRequest,
         PostWorkspaceRequest,
@@ -158,11 +159,71 @@ class Cluster:
 
         return self.session.patch(f"api/v1/workspaces/{workspace_id}", PatchWorkspaceResponse, change).workspace
 
+    def workspace(self, workspace_id: int) -> Workspace:
+        """Raises `NotFound`, also for one that is deleted."""
+        from resolute.wire.rest.workspaces import GetWorkspaceResponse
+
+        return self.session.get(f"api/v1/workspaces/{workspace_id}", GetWorkspaceResponse).workspace
+
+    def act_on_workspace(self, workspace_id: int, verb: str) -> None:
+        """`archive`, `unarchive`, `pin` or `unpin`."""
+        from resolute.wire.rest.empty import Empty
+
+        self.session.post(f"api/v1/workspaces/{workspace_id}/{verb}", Empty)
+
+    def delete_workspace(self, workspace_id: int) -> bool:
+        """Whether it is gone already; else it is being deleted."""
+        from resolute.wire.rest.workspaces import DeleteWorkspaceResponse
+
+        return self.session.delete(f"api/v1/workspaces/{workspace_id}", DeleteWorkspaceResponse).completed
+
     def create_project(self, request: PostProjectRequest) -> Project:
         from resolute.wire.rest.workspaces import PostProjectResponse
 
         path = f"api/v1/workspaces/{request.workspace_id}/projects"
         return self.session.post(path, PostProjectResponse, request).project
+
+    def project(self, project_id: int) -> Project:
+        """Raises `NotFound`, also for one that is deleted."""
+        from resolute.wire.rest.workspaces import GetProjectResponse
+
+        return self.session.get(f"api/v1/projects/{project_id}", GetProjectResponse).project
+
+    def project_named(self, workspace: str, name: str) -> Project:
+        """Raises `NotFound` for either."""
+        from resolute.wire.rest.workspaces import GetWorkspaceProjectsQuery
+
+        query = GetWorkspaceProjectsQuery(name=name)
+        found = next(
+            (each for each in self.projects(self.workspace_named(workspace).id, query) if each.name == name), None
+        )
+        if found is None:
+            raise NotFound("project", name, f"workspace '{workspace}' has none of that name")
+        return found
+
+    def patch_project(self, project_id: int, change: PatchProject) -> Project:
+        from resolute.wire.rest.workspaces import PatchProjectResponse
+
+        return self.session.patch(f"api/v1/projects/{project_id}", PatchProjectResponse, change).project
+
+    def act_on_project(self, project_id: int, verb: str) -> None:
+        """`archive` or `unarchive`."""
+        from resolute.wire.rest.empty import Empty
+
+        self.session.post(f"api/v1/projects/{project_id}/{verb}", Empty)
+
+    def move_project(self, project_id: int, workspace_id: int) -> None:
+        from resolute.wire.rest.empty import Empty
+        from resolute.wire.rest.workspaces import MoveProjectRequest
+
+        request = MoveProjectRequest(project_id=project_id, destination_workspace_id=workspace_id)
+        self.session.post(f"api/v1/projects/{project_id}/move", Empty, request)
+
+    def delete_project(self, project_id: int) -> bool:
+        """Whether it is gone already; else it is being deleted."""
+        from resolute.wire.rest.workspaces import DeleteProjectResponse
+
+        return self.session.delete(f"api/v1/projects/{project_id}", DeleteProjectResponse).completed
 
     def pools_of(self, workspace_id: int) -> tuple[str, ...]:
         """Names of the pools that the workspace may use."""

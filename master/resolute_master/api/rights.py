@@ -48,7 +48,7 @@ MEANING: Mapping[Role, str] = MappingProxyType(
         Role.OTHER_TASK: "the token of a task that the call does not concern",
         Role.OWN_TASK: "the token of the task that the call concerns, or whose trial, allocation or checkpoint it names",
         Role.OTHER: "a user who owns no entity of the call",
-        Role.OWNER: "the owner of the experiment, trial, checkpoint, task or job; the creator of the template; the user themself",
+        Role.OWNER: "the owner of the experiment, trial, checkpoint, task, job or project; the creator of the template; the user",
         Role.WORKSPACE_OWNER: "the owner of the workspace that it is in, or that the call names",
         Role.ADMINISTRATOR: "a user with the administrator's flag, logged in",
         Role.ADMINISTRATOR_IN_TASK: "the same user, with the token in a task's environment (`DET_USER_TOKEN`), for work of others",
@@ -120,6 +120,7 @@ _WORK = Target(name="work", owner=_OWNER, workspace=_WORKSPACE, trial=TrialId(1)
 _TARGETS: Mapping[Action, Target] = MappingProxyType(
     {
         Action.EDIT_WORKSPACE: Target(name="workspace", workspace=_WORKSPACE),
+        Action.DELETE_WORKSPACE: Target(name="workspace", workspace=_WORKSPACE),
         Action.OVERTAKE: Target(name="others' work", owner=_THIRD),
     }
 )

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from resolute_master.domain.ids import ExperimentId, PoolName, UserId
 from resolute_master.domain.user import AgentUser, Setting
+from resolute_master.domain.workspace import Note
 
 # ------------------------------------------------------------------------------------------------------- templates
 
@@ -42,6 +43,14 @@ class ResetUserSettings(Struct, frozen=True, kw_only=True, gc=False):
 class VisitProject(Struct, frozen=True, kw_only=True, gc=False):
     user: UserId
     project_id: int
+
+
+class PinWorkspace(Struct, frozen=True, kw_only=True, gc=False):
+    """For one user; `pinned` False takes the pin away."""
+
+    user: UserId
+    workspace: int
+    pinned: bool
 
 
 class RenameTemplate(Struct, frozen=True, kw_only=True, gc=False):
@@ -85,6 +94,78 @@ class CreateProject(Struct, frozen=True, kw_only=True, gc=False):
     owner: UserId
     description: str = ""
     key: str | None = None
+
+
+class ArchiveWorkspace(Struct, frozen=True, kw_only=True, gc=False):
+    workspace: int
+    archived: bool
+
+
+class DeleteWorkspace(Struct, frozen=True, kw_only=True, gc=False):
+    """With its projects and all that is in them. Replies whether it is gone already; else it is DELETING."""
+
+    workspace: int
+
+
+class PatchProject(Struct, frozen=True, kw_only=True, gc=False):
+    """None leaves a field as it is."""
+
+    project: int
+    name: str | None = None
+    description: str | None = None
+    key: str | None = None
+
+
+class SetProjectNotes(Struct, frozen=True, kw_only=True, gc=False):
+    """`notes` are there instead of those that it has; with `append` beside them."""
+
+    project: int
+    notes: tuple[Note, ...]
+    append: bool = False
+
+
+class ArchiveProject(Struct, frozen=True, kw_only=True, gc=False):
+    project: int
+    archived: bool
+
+
+class MoveProject(Struct, frozen=True, kw_only=True, gc=False):
+    """To another workspace. Experiments that have ended follow one by one."""
+
+    project: int
+    workspace: int
+
+
+class FollowProject(Struct, frozen=True, kw_only=True, gc=False):
+    """An experiment takes over the workspace that its project was moved to."""
+
+    experiment: ExperimentId
+
+
+class RecordProjectMoved(Struct, frozen=True, kw_only=True, gc=False):
+    """Every experiment of the project is in this workspace."""
+
+    project: int
+    workspace: int
+
+
+class DeleteProject(Struct, frozen=True, kw_only=True, gc=False):
+    """With all of its experiments. It is DELETING until the last one is gone."""
+
+    project: int
+
+
+class ForgetProject(Struct, frozen=True, kw_only=True, gc=False):
+    """A project that is DELETING holds no experiment any more."""
+
+    project: int
+
+
+class FailProjectDeletion(Struct, frozen=True, kw_only=True, gc=False):
+    """An experiment of a project that is DELETING may not be deleted."""
+
+    project: int
+    problem: str
 
 
 class SetBudget(Struct, frozen=True, kw_only=True, gc=False):

@@ -15,16 +15,28 @@ from msgspec import Struct
 from resolute.wire.agent_link import ContainerReport, Device
 from resolute.wire.states import ExperimentState, LogPolicyAction, NoticeKind
 from resolute_master.domain.administration import (
+    ArchiveProject,
+    ArchiveWorkspace,
     BindPool,
     CreateProject,
     CreateWorkspace,
+    DeleteProject,
     DeleteTemplate,
+    DeleteWorkspace,
+    FailProjectDeletion,
+    FollowProject,
+    ForgetProject,
+    MoveProject,
+    PatchProject,
     PatchWorkspace,
+    PinWorkspace,
     PutTemplate,
+    RecordProjectMoved,
     RenameTemplate,
     ResetUserSettings,
     SetBudget,
     SetMaxCost,
+    SetProjectNotes,
     SetUserSettings,
     VisitProject,
 )
@@ -546,6 +558,18 @@ Command = (
     | CreateWorkspace
     | PatchWorkspace
     | CreateProject
+    | PinWorkspace
+    | ArchiveWorkspace
+    | DeleteWorkspace
+    | PatchProject
+    | SetProjectNotes
+    | ArchiveProject
+    | MoveProject
+    | FollowProject
+    | RecordProjectMoved
+    | DeleteProject
+    | ForgetProject
+    | FailProjectDeletion
     | BindPool
     | SetBudget
     | SetMaxCost

@@ -96,7 +96,36 @@ class ReviewCheckpoints(Struct, frozen=True, kw_only=True, gc=False, tag=True):
         return f"review-checkpoints:{self.experiment}"
 
 
-Effect = StartContainer | KillContainer | RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles | ReviewCheckpoints
+class DeleteExperiments(Struct, frozen=True, kw_only=True, gc=False, tag=True):
+    """Delete the experiments of a project that is DELETING. Obeyed when the project is gone, or has failed to go."""
+
+    project: int
+
+    @property
+    def key(self) -> str:
+        return f"delete-experiments:{self.project}"
+
+
+class MoveExperiments(Struct, frozen=True, kw_only=True, gc=False, tag=True):
+    """Make the ended experiments of a project follow it to the workspace that it was moved to. Obeyed when all have."""
+
+    project: int
+
+    @property
+    def key(self) -> str:
+        return f"move-experiments:{self.project}"
+
+
+Effect = (
+    StartContainer
+    | KillContainer
+    | RemoveCheckpoint
+    | RemoveFiles
+    | RemoveTensorboardFiles
+    | ReviewCheckpoints
+    | DeleteExperiments
+    | MoveExperiments
+)
 EFFECT_TYPES: tuple[type[Effect], ...] = (
     StartContainer,
     KillContainer,
@@ -104,4 +133,6 @@ EFFECT_TYPES: tuple[type[Effect], ...] = (
     RemoveFiles,
     RemoveTensorboardFiles,
     ReviewCheckpoints,
+    DeleteExperiments,
+    MoveExperiments,
 )

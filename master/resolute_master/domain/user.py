@@ -37,6 +37,13 @@ class Visit(Struct, frozen=True, kw_only=True, gc=False):
     at: datetime
 
 
+class Pin(Struct, frozen=True, kw_only=True, gc=False):
+    """A workspace that its user wants to see first."""
+
+    workspace_id: int
+    at: datetime
+
+
 class User(Struct, frozen=True, kw_only=True, gc=False):
     """`password_hash` is a salted scrypt hash of the client's transformed password; never the password."""
 
@@ -54,6 +61,8 @@ class User(Struct, frozen=True, kw_only=True, gc=False):
     """By their ids."""
     visits: tuple[Visit, ...] = ()
     """One a project, the newest first."""
+    pins: tuple[Pin, ...] = ()
+    """One a workspace, the newest first."""
 
 
 class Session(Struct, frozen=True, kw_only=True, gc=False):

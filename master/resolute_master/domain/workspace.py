@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from msgspec import Struct
 
 from resolute_master.domain.ids import PoolName, UserId
@@ -11,6 +13,22 @@ UNCATEGORIZED = "Uncategorized"
 """The workspace, and the project in it, that always exist and do not change."""
 
 UNCATEGORIZED_ID = 1
+
+
+class Deletion(StrEnum):
+    """How far the deletion of a workspace or a project is; one that is deleted is not there any more."""
+
+    NONE = ""
+    DELETING = "DELETING"
+    FAILED = "DELETE_FAILED"
+    """It has stopped at something that it may not delete; what is left can be used, or deleted again."""
+
+
+class Note(Struct, frozen=True, kw_only=True, gc=False):
+    """A text about a project."""
+
+    name: str
+    contents: str
 
 
 class Workspace(Struct, frozen=True, kw_only=True, gc=False):
@@ -23,6 +41,11 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     default_aux_pool: PoolName | None = None
     agent_user: AgentUser | None = None
     """The account of its tasks, for any owner; None: that of the owner."""
+    archived: bool = False
+    """Its projects count as archived, too."""
+    deletion: Deletion = Deletion.NONE
+    deletion_error: str = ""
+    """Why its deletion has failed."""
 
     @property
     def immutable(self) -> bool:
@@ -38,6 +61,12 @@ class Project(Struct, frozen=True, kw_only=True, gc=False):
     key: str
     owner: UserId
     description: str = ""
+    notes: tuple[Note, ...] = ()
+    archived: bool = False
+    """By itself: see `lifecycle.workspaces.is_archived`."""
+    deletion: Deletion = Deletion.NONE
+    deletion_error: str = ""
+    """Why its deletion has failed."""
 
     @property
     def immutable(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from resolute_master.domain import commands as c
+from resolute_master.domain.administration import FollowProject
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import Entity
 from resolute_master.domain.checkpoint import Checkpoint
@@ -113,6 +114,7 @@ _EXPERIMENTS_OF: Mapping[type[c.Command], Callable[[Store, ClusterState, Any], A
     c.DeleteExperiment: _of_its_experiment,
     c.PatchExperiment: _of_its_experiment,
     c.MoveExperiment: _of_its_experiment,
+    FollowProject: _of_its_experiment,
     c.SetCheckpointPolicy: _of_its_experiment,
     c.KeepCheckpoints: _of_its_experiment,
     c.RemoveTensorboards: _of_its_experiment,

@@ -52,7 +52,10 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
     if named is not None:
         return named.experiment_id
     workspace = workspaces.need_workspace(step, command.workspace_id)
-    workspaces.need_project(step, command.project_id)
+    workspaces.check_open(step, workspaces.need_project(step, command.project_id))
+    parent = step.get(Experiment, command.parent) if command.parent is not None else None
+    if parent is not None:
+        check_place_open(step, parent)
     if not command.unmanaged:
         workspaces.check_pool(step, command.pool, workspace, step.pools)
         if command.config["resources"].get("max_cost") is not None:
@@ -161,6 +164,7 @@ def finish_if_done(step: Step, id_: ExperimentId) -> None:
 
 def archive(step: Step, id_: ExperimentId, archived: bool) -> None:
     experiment = need(step, id_)
+    check_place_open(step, experiment)
     if not experiment.state.terminal:
         raise FailedPrecondition(f"experiment {id_} is {experiment.state}: only an ended experiment can be archived")
     if experiment.archived == archived:
@@ -168,8 +172,15 @@ def archive(step: Step, id_: ExperimentId, archived: bool) -> None:
     step.put(replace(experiment, archived=archived))
 
 
+def check_place_open(step: Step, experiment: Experiment) -> None:
+    """Raises `FailedPrecondition` when its project is archived or being deleted: there it can only be controlled and deleted."""
+    workspaces.check_open(step, workspaces.need_project(step, experiment.project_id))
+
+
 def patch(step: Step, command: PatchExperiment) -> None:
     experiment = need(step, command.experiment)
+    if _changes_texts(command):
+        check_place_open(step, experiment)
     if command.name is not None:
         if not command.name.strip():
             raise InvalidInput("name: must not be blank; give the experiment a name")
@@ -180,6 +191,11 @@ def patch(step: Step, command: PatchExperiment) -> None:
     if command.notes is not None:
         experiment = replace(experiment, notes=command.notes)
     step.put(replace(experiment, labels=_labels(experiment, command)))
+
+
+def _changes_texts(command: PatchExperiment) -> bool:
+    given = (command.name, command.description, command.notes, command.labels)
+    return any(each is not None for each in given) or bool(command.add_labels or command.remove_labels)
 
 
 def _labels(experiment: Experiment, command: PatchExperiment) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from resolute.errors import AlreadyExists, NotFound
 from resolute_master.domain.administration import PutTemplate, RenameTemplate
 from resolute_master.domain.copies import replace
 from resolute_master.domain.template import Template
+from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.step import Step
 
 
@@ -22,6 +23,8 @@ def put(step: Step, command: PutTemplate) -> None:
         raise NotFound("template", command.name)
     if command.replace is False and before is not None:
         raise AlreadyExists(f"template '{command.name}' exists already; change it, or choose another name")
+    if before is None:
+        workspaces.check_workspace_open(workspaces.need_workspace(step, command.workspace_id))
     new = Template(id=command.name, config=command.config, workspace_id=command.workspace_id, owner=command.owner)
     step.put(new if before is None else replace(before, config=command.config))
 

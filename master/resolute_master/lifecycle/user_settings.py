@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from resolute.errors import InvalidInput, NotFound
-from resolute_master.domain.administration import ResetUserSettings, SetUserSettings, VisitProject
+from resolute_master.domain.administration import PinWorkspace, ResetUserSettings, SetUserSettings, VisitProject
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import UserId
-from resolute_master.domain.user import User, Visit
+from resolute_master.domain.user import Pin, User, Visit
 from resolute_master.lifecycle.step import Step
-from resolute_master.lifecycle.workspaces import need_project
+from resolute_master.lifecycle.workspaces import need_project, need_workspace
 
 MAX_SETTINGS = 1000
 MAX_SETTING_CHARACTERS = 65_536
@@ -17,6 +17,8 @@ MAX_SETTINGS_CHARACTERS = 262_144
 """Of all keys and values of a user together."""
 MAX_VISITS = 20
 """Projects that are remembered, the newest."""
+MAX_PINS = 100
+"""Workspaces that a user has pinned."""
 
 
 def _need(step: Step, id_: UserId) -> User:
@@ -55,3 +57,17 @@ def visit(step: Step, command: VisitProject) -> None:
     others = (each for each in user.visits if each.project_id != project.id)
     visits = (Visit(project_id=project.id, at=step.now), *others)[:MAX_VISITS]
     step.put(replace(user, visits=visits))
+
+
+def pin(step: Step, command: PinWorkspace) -> None:
+    """A workspace that is pinned already keeps its place."""
+    user, workspace = _need(step, command.user), need_workspace(step, command.workspace)
+    pinned = any(each.workspace_id == workspace.id for each in user.pins)
+    if command.pinned == pinned:
+        return
+    pins = tuple(each for each in user.pins if each.workspace_id != workspace.id)
+    if command.pinned:
+        if len(pins) >= MAX_PINS:
+            raise InvalidInput(f"pins: are {len(pins)}, the most that are kept; unpin a workspace first")
+        pins = (Pin(workspace_id=workspace.id, at=step.now), *pins)
+    step.put(replace(user, pins=pins))

@@ -2,12 +2,16 @@
 
 A pool without a binding accepts all work; a bound one accepts new work of its workspaces only. A binding is a rule of admission:
 what was admitted before it was made continues.
+
+An archived workspace or project, and one that is being deleted, accepts no new work and no changes (`check_open`). What runs there
+continues.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from shlex import quote
 
 from resolute.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from resolute_master.domain import administration as c
@@ -15,7 +19,14 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment, written
 from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.job import Job
-from resolute_master.domain.workspace import UNCATEGORIZED, UNCATEGORIZED_ID, PoolBinding, Project, Workspace
+from resolute_master.domain.workspace import (
+    UNCATEGORIZED,
+    UNCATEGORIZED_ID,
+    Deletion,
+    PoolBinding,
+    Project,
+    Workspace,
+)
 from resolute_master.lifecycle import budget
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
@@ -94,6 +105,41 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
+# --------------------------------------------------------------------------------------------------- what is read-only
+
+
+def is_archived(state: State, project: Project) -> bool:
+    """By itself or with its workspace."""
+    return project.archived or need_workspace(state, project.workspace_id).archived
+
+
+def check_workspace_open(workspace: Workspace) -> None:
+    """Raises `FailedPrecondition` for one that is archived or being deleted."""
+    if workspace.deletion is Deletion.DELETING:
+        raise FailedPrecondition(f"workspace '{workspace.name}' is being deleted; choose another one")
+    if workspace.archived:
+        raise FailedPrecondition(
+            f"workspace '{workspace.name}' is archived; unarchive it first (det workspace unarchive {quote(workspace.name)})"
+        )
+
+
+def check_open(state: State, project: Project) -> None:
+    """Raises `FailedPrecondition` for a project that is archived or being deleted, and for one of such a workspace."""
+    workspace = need_workspace(state, project.workspace_id)
+    check_workspace_open(workspace)
+    called = named(state, project)
+    if project.deletion is Deletion.DELETING:
+        raise FailedPrecondition(f"{called} is being deleted; choose another one")
+    if project.archived:
+        command = f"det project unarchive {quote(workspace.name)} {quote(project.name)}"
+        raise FailedPrecondition(f"{called} is archived; unarchive it first ({command})")
+
+
+def named(state: State, project: Project) -> str:
+    """As refusals call it."""
+    return f"project '{project.name}' of workspace '{need_workspace(state, project.workspace_id).name}'"
+
+
 # --------------------------------------------------------------------------------------------------------- workspaces
 
 
@@ -113,6 +159,7 @@ def patch(step: Step, command: c.PatchWorkspace) -> None:
         raise FailedPrecondition(
             f"workspace '{workspace.name}' cannot be changed: its default pools are the cluster's; create another one"
         )
+    check_workspace_open(workspace)
     if command.name is not None and command.name != workspace.name:
         _check_new_workspace_name(step, command.name)
         workspace = replace(workspace, name=command.name)
@@ -157,16 +204,13 @@ def create_project(step: Step, command: c.CreateProject) -> int:
         raise FailedPrecondition(
             f"workspace '{workspace.name}' has one project and allows no other; create a workspace first"
         )
-    _check_name("project", command.name)
-    if any(one.name == command.name for one in projects(step, workspace.id)):
-        raise AlreadyExists(
-            f"project '{command.name}' of workspace '{workspace.name}' exists already; choose another name"
-        )
+    check_workspace_open(workspace)
+    check_new_project_name(step, workspace, command.name)
     project = Project(
         id=step.next_number("project") + UNCATEGORIZED_ID,
         workspace_id=workspace.id,
         name=command.name,
-        key=_key(step, command),
+        key=checked_key(step, command.key) if command.key else _key_of(step, command.name),
         owner=command.owner,
         description=command.description,
     )
@@ -174,17 +218,25 @@ def create_project(step: Step, command: c.CreateProject) -> int:
     return project.id
 
 
-def _key(step: Step, command: c.CreateProject) -> str:
-    """The one that was asked for, or one from the name."""
+def check_new_project_name(step: Step, workspace: Workspace, name: str) -> None:
+    _check_name("project", name)
+    if any(one.name == name for one in projects(step, workspace.id)):
+        raise AlreadyExists(f"project '{name}' of workspace '{workspace.name}' exists already; choose another name")
+
+
+def checked_key(step: Step, asked: str) -> str:
+    """In large letters. Raises for one that cannot be a key, or is another project's."""
+    key = asked.upper()
+    if not re.fullmatch(rf"[A-Z0-9]{{1,{MAX_PROJECT_KEY_LENGTH}}}", key):
+        raise InvalidInput(f"key: '{asked[:80]}' must be 1 to {MAX_PROJECT_KEY_LENGTH} letters and digits")
+    if any(one.key == key for one in projects(step)):
+        raise AlreadyExists(f"a project with the key '{key}' exists already; choose another key")
+    return key
+
+
+def _key_of(step: Step, name: str) -> str:
     taken = {one.key for one in projects(step)}
-    if command.key:
-        key = command.key.upper()
-        if not re.fullmatch(rf"[A-Z0-9]{{1,{MAX_PROJECT_KEY_LENGTH}}}", key):
-            raise InvalidInput(f"key: '{command.key[:80]}' must be 1 to {MAX_PROJECT_KEY_LENGTH} letters and digits")
-        if key in taken:
-            raise AlreadyExists(f"a project with the key '{key}' exists already; choose another key")
-        return key
-    base = re.sub(r"[^A-Z0-9]", "", command.name.upper())[:3] or "P"
+    base = re.sub(r"[^A-Z0-9]", "", name.upper())[:3] or "P"
     number = 0
     while True:
         key = base + (str(number) if number else "")
@@ -198,10 +250,19 @@ def move(step: Step, experiment: Experiment, project_id: int) -> None:
     project = need_project(step, project_id)
     if experiment.archived:
         raise FailedPrecondition(f"experiment {experiment.id} is archived; unarchive it first")
+    check_open(step, need_project(step, experiment.project_id))
+    check_open(step, project)
     job = step.need(Job, experiment.job_id)
     workspace = need_workspace(step, project.workspace_id)
     if not job.ended:
         check_pool(step, job.pool, workspace, step.pools)
+    put_into(step, experiment, project)
+
+
+def put_into(step: Step, experiment: Experiment, project: Project) -> None:
+    """It and its job belong to the project, and its configuration says so."""
+    job = step.need(Job, experiment.job_id)
+    workspace = need_workspace(step, project.workspace_id)
     names = {"workspace": workspace.name, "project": project.name}
     step.put(
         replace(

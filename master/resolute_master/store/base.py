@@ -61,6 +61,8 @@ class ExperimentQuery:
     name: str = ""
     description: str = ""
     project_id: int | None = None
+    not_in_workspace: int | None = None
+    """Those of any other workspace."""
     ids: tuple[int, ...] = ()
     exclude_ids: tuple[int, ...] = ()
     sort_by: str = "id"

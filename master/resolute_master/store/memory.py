@@ -538,6 +538,7 @@ def _experiment_matches(experiment: Experiment, query: ExperimentQuery) -> bool:
         and query.name.lower() in experiment.name.lower()
         and query.description.lower() in experiment.description.lower()
         and (query.project_id is None or experiment.project_id == query.project_id)
+        and experiment.workspace_id != query.not_in_workspace
         and (not query.ids or experiment.id in query.ids)
         and experiment.id not in query.exclude_ids
     )

@@ -214,3 +214,63 @@ class PostProjectResponse:
     """The new project."""
 
     project: Project
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteWorkspaceResponse:
+    """Whether it is gone already."""
+
+    completed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchProject:
+    """What is to change."""
+
+    description: str | None = None
+    key: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchProjectResponse:
+    """The changed project."""
+
+    project: Project
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteProjectResponse:
+    """Whether it is gone already."""
+
+    completed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutProjectNotesRequest:
+    """The notes that are there instead of those that it has."""
+
+    notes: tuple[Note, ...]
+    project_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutProjectNotesResponse:
+    """All notes of the project."""
+
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddProjectNoteResponse:
+    """All notes of the project."""
+
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveProjectRequest:
+    """Where the project is to be."""
+
+    destination_workspace_id: int
+    project_id: int

@@ -48,6 +48,12 @@ class Action(StrEnum):
     CREATE_WORKSPACE = "create workspaces"
     CREATE_PROJECT = "create projects in"
     EDIT_WORKSPACE = "change the settings of"
+    DELETE_WORKSPACE = "delete all of"
+    PIN_WORKSPACE = "pin workspaces"
+    EDIT_PROJECT = "edit"
+    WRITE_NOTES = "write notes of"
+    DELETE_PROJECT = "delete the whole of"
+    MOVE_PROJECT = "move the whole of"
     BIND_POOLS = "bind resource pools to workspaces"
     SET_BUDGETS = "set budgets"
     CLEAN_UP = "remove old logs"
@@ -89,6 +95,7 @@ RULES: Mapping[Action, Rule] = MappingProxyType(
         _A.USE_QUEUE: _R.PERSON,
         _A.BULK: _R.PERSON,
         _A.KEEP_SETTINGS: _R.PERSON,
+        _A.PIN_WORKSPACE: _R.PERSON,
         _A.CONTROL_EXPERIMENT: _R.WORK,
         _A.ACTIVATE: _R.WORK,
         _A.PAUSE: _R.WORK,
@@ -101,6 +108,11 @@ RULES: Mapping[Action, Rule] = MappingProxyType(
         _A.CONTROL_QUEUE: _R.WORK,
         _A.OVERTAKE: _R.WORK,
         _A.EDIT_WORKSPACE: _R.WORK,
+        _A.DELETE_WORKSPACE: _R.WORK,
+        _A.EDIT_PROJECT: _R.WORK,
+        _A.WRITE_NOTES: _R.WORK,
+        _A.DELETE_PROJECT: _R.WORK,
+        _A.MOVE_PROJECT: _R.WORK,
         _A.REPORT: _R.REPORT,
         _A.CONTROL_TEMPLATES: _R.CREATOR,
         _A.EDIT_USER: _R.SELF,
@@ -131,12 +143,14 @@ OPEN_RULES: Mapping[Action, Rule] = MappingProxyType(
                 _A.CONTROL_QUEUE,
                 _A.OVERTAKE,
                 _A.CONTROL_TEMPLATES,
+                _A.WRITE_NOTES,
             ),
             _R.PERSON,
         ),
     }
 )
-"""With `security.authz.type: open`, as the original has it: every user controls, and (in `can`) reports for, every experiment."""
+"""With `security.authz.type: open`, as the original has it: every user controls, and (in `can`) reports for, every experiment, and
+writes notes of every project."""
 
 
 class Role(StrEnum):

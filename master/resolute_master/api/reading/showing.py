@@ -63,7 +63,8 @@ async def show_experiments(
             experiment,
             render_experiments.Surroundings(
                 owner=users.get(experiment.owner),
-                workspace=places[experiment.workspace_id],
+                # By its project: an experiment follows a project that was moved a moment later.
+                workspace=places[projects[experiment.project_id].workspace_id],
                 project=projects[experiment.project_id],
                 project_owner=owner_of(api, projects[experiment.project_id]),
                 allocations=job_allocations(api, experiment),

@@ -72,6 +72,7 @@ def experiment(value: Experiment, around: Surroundings) -> WireExperiment:
         project_id=value.project_id,
         project_name=around.project.name,
         project_owner_id=around.project_owner.id if around.project_owner else 0,
-        workspace_id=value.workspace_id,
+        parent_archived=around.project.archived or around.workspace.archived,
+        workspace_id=around.workspace.id,
         workspace_name=around.workspace.name,
     )

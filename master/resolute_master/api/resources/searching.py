@@ -121,18 +121,21 @@ async def search_runs(call: Call, _: None) -> web.Response:
 
 def _run(parts: TrialParts, places: Mapping[int, Workspace], projects: Mapping[int, Project]) -> FlatRun:
     trial, experiment, around = parts.trial, parts.around.experiment, parts.around
+    project = projects[experiment.project_id]
+    # By its project: an experiment follows a project that was moved a moment later.
+    place = places[project.workspace_id]
     kept = parts.kept()
     ended = trial.ended_at
     return FlatRun(
         id=trial.id,
         archived=experiment.archived,
-        parent_archived=False,
+        parent_archived=project.archived or place.archived,
         checkpoint_count=len(kept),
         checkpoint_size=_size(kept),
         project_id=experiment.project_id,
-        project_name=projects[experiment.project_id].name,
-        workspace_id=experiment.workspace_id,
-        workspace_name=places[experiment.workspace_id].name,
+        project_name=project.name,
+        workspace_id=place.id,
+        workspace_name=place.name,
         start_time=trial.started_at,
         state=trial_state(trial.state, around.allocations, unmanaged=experiment.unmanaged),
         duration=max(0, int(((ended or around.now) - trial.started_at).total_seconds())),

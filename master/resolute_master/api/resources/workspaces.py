@@ -1,15 +1,17 @@
-"""Workspaces and their projects: listed, created, changed."""
+"""Workspaces and their projects: listed and created; workspaces changed, archived, deleted and pinned."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from resolute.errors import InvalidInput
 from resolute.wire.rest.auth import AgentUserGroup
+from resolute.wire.rest.empty import Empty
 from resolute.wire.rest.enums import OrderBy, ProjectSortBy, WorkspaceSortBy, WorkspaceState
 from resolute.wire.rest.pools import ListRPsBoundToWorkspaceQuery, ListRPsBoundToWorkspaceResponse
 from resolute.wire.rest.workspaces import (
+    DeleteWorkspaceResponse,
     GetProjectByKeyResponse,
     GetProjectResponse,
     GetWorkspaceProjectsQuery,
@@ -17,6 +19,7 @@ from resolute.wire.rest.workspaces import (
     GetWorkspaceResponse,
     GetWorkspacesQuery,
     GetWorkspacesResponse,
+    Note,
     PatchWorkspace,
     PatchWorkspaceResponse,
     PostProjectRequest,
@@ -33,11 +36,17 @@ from resolute_master.api.reading.finders import project_at
 from resolute_master.api.reading.showing import owner_of
 from resolute_master.api.submission import agent_users
 from resolute_master.api.submission.experiment_limits import check_texts
-from resolute_master.domain.administration import CreateProject, CreateWorkspace
+from resolute_master.domain.administration import (
+    ArchiveWorkspace,
+    CreateProject,
+    CreateWorkspace,
+    DeleteWorkspace,
+    PinWorkspace,
+)
 from resolute_master.domain.administration import PatchWorkspace as ChangeWorkspace
 from resolute_master.domain.ids import PoolName
-from resolute_master.domain.user import AgentUser
-from resolute_master.domain.workspace import Project, Workspace
+from resolute_master.domain.user import AgentUser, Pin, User
+from resolute_master.domain.workspace import Deletion, Project, Workspace
 from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import ProjectNumbers
 
@@ -56,6 +65,13 @@ async def _project_at_key(call: Call) -> Project:
 # ------------------------------------------------------------------------------------------------------------ showing
 
 
+_STATES = {
+    Deletion.NONE: WorkspaceState.UNSPECIFIED,
+    Deletion.DELETING: WorkspaceState.DELETING,
+    Deletion.FAILED: WorkspaceState.DELETE_FAILED,
+}
+
+
 async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
     (shown,) = await _show_workspaces(call, [workspace])
     return shown
@@ -70,23 +86,30 @@ async def _show_workspaces(call: Call, found: Sequence[Workspace]) -> tuple[Wire
 
 
 def _workspace(call: Call, workspace: Workspace, projects: Sequence[ProjectNumbers]) -> WireWorkspace:
-    owner = owner_of(call.api, workspace)
+    owner, pin = owner_of(call.api, workspace), _pins(call).get(workspace.id)
     return WireWorkspace(
         id=workspace.id,
         name=workspace.name,
-        archived=False,
+        archived=workspace.archived,
         immutable=workspace.immutable,
-        pinned=False,
-        error_message="",
+        pinned=pin is not None,
+        pinned_at=pin.at if pin is not None else None,
+        error_message=workspace.deletion_error,
         num_experiments=sum(each.experiments for each in projects),
         num_projects=len(projects),
-        state=WorkspaceState.UNSPECIFIED,
+        state=_STATES[workspace.deletion],
         user_id=owner.id if owner else 0,
         username=owner.username if owner else "",
         default_compute_pool=workspace.default_compute_pool,
         default_aux_pool=workspace.default_aux_pool,
         agent_user_group=agent_users.shown(workspace.agent_user),
     )
+
+
+def _pins(call: Call) -> Mapping[int, Pin]:
+    """Of the caller, as they are now."""
+    user = call.api.engine.state.get(User, call.caller.user.id)
+    return {pin.workspace_id: pin for pin in (user.pins if user is not None else ())}
 
 
 async def show_project(call: Call, project: Project) -> WireProject:
@@ -109,18 +132,22 @@ def _project(call: Call, project: Project, numbers: ProjectNumbers) -> WireProje
         name=project.name,
         key=project.key,
         description=project.description,
-        archived=False,
+        archived=workspaces.is_archived(state, project),
         immutable=project.immutable,
-        error_message="",
-        notes=(),
+        error_message=project.deletion_error,
+        notes=shown_notes(project),
         num_experiments=numbers.experiments,
         num_active_experiments=numbers.active,
         num_runs=numbers.trials,
         last_experiment_started_at=numbers.last_started_at,
-        state=WorkspaceState.UNSPECIFIED,
+        state=_STATES[project.deletion],
         user_id=owner.id if owner else 0,
         username=owner.username if owner else "",
     )
+
+
+def shown_notes(project: Project) -> tuple[Note, ...]:
+    return tuple(Note(name=note.name, contents=note.contents) for note in project.notes)
 
 
 # ------------------------------------------------------------------------------------------------------------ listing
@@ -128,20 +155,23 @@ def _project(call: Call, project: Project, numbers: ProjectNumbers) -> WireProje
 
 def _fits(call: Call, one: Workspace | Project, query: GetWorkspacesQuery | GetWorkspaceProjectsQuery) -> bool:
     owner = owner_of(call.api, one)
+    archived = one.archived if isinstance(one, Workspace) else workspaces.is_archived(call.api.engine.state, one)
     return (
-        (query.name or "").lower() in one.name.lower()
-        and not query.archived
+        query.archived in (None, archived)
         and (not query.users or (owner is not None and owner.username in query.users))
         and (not query.user_ids or (owner is not None and owner.id in query.user_ids))
     )
 
 
 async def list_workspaces(call: Call, _: None) -> GetWorkspacesResponse:
-    query = call.query(GetWorkspacesQuery)
+    query, pins = call.query(GetWorkspacesQuery), _pins(call)
     found = [
         one
         for one in workspaces.workspaces(call.api.engine.state)
-        if _fits(call, one, query) and query.name_case_sensitive in (None, "", one.name) and not query.pinned
+        if _fits(call, one, query)
+        and (query.name or "").lower() in one.name.lower()
+        and query.name_case_sensitive in (None, "", one.name)
+        and query.pinned in (None, one.id in pins)
     ]
     if query.sort_by is WorkspaceSortBy.NAME:
         found.sort(key=lambda one: (one.name, one.id))
@@ -154,8 +184,10 @@ async def get_workspace(call: Call, workspace: Workspace) -> GetWorkspaceRespons
 
 
 async def list_projects(call: Call, workspace: Workspace) -> GetWorkspaceProjectsResponse:
+    """The released client takes the first that comes for the name it asks for, and deletes it: no other name will do."""
     query = call.query(GetWorkspaceProjectsQuery)
-    found = [one for one in workspaces.projects(call.api.engine.state, workspace.id) if _fits(call, one, query)]
+    here = workspaces.projects(call.api.engine.state, workspace.id)
+    found = [one for one in here if _fits(call, one, query) and query.name in (None, "", one.name)]
     if query.sort_by is ProjectSortBy.NAME:
         found.sort(key=lambda one: (one.name, one.id))
     rows, pages = page_of(_directed(found, query.order_by), offset=query.offset, limit=query.limit)
@@ -235,6 +267,31 @@ async def patch(call: Call, workspace: Workspace) -> PatchWorkspaceResponse:
     return PatchWorkspaceResponse(workspace=await _show(call, changed))
 
 
+def _archive(archived: bool) -> Callable[[Call, Workspace], Awaitable[Empty]]:
+    async def handle(call: Call, workspace: Workspace) -> Empty:
+        await call.api.engine.submit(ArchiveWorkspace(workspace=workspace.id, archived=archived))
+        return Empty()
+
+    return handle
+
+
+def _pin(pinned: bool) -> Callable[[Call, Workspace], Awaitable[Empty]]:
+    async def handle(call: Call, workspace: Workspace) -> Empty:
+        await call.api.engine.submit(PinWorkspace(user=call.caller.user.id, workspace=workspace.id, pinned=pinned))
+        return Empty()
+
+    return handle
+
+
+archive, unarchive = _archive(True), _archive(False)
+pin, unpin = _pin(True), _pin(False)
+
+
+async def delete(call: Call, workspace: Workspace) -> DeleteWorkspaceResponse:
+    """One with projects goes when the last of their experiments is deleted; until then its state says how far it is."""
+    return DeleteWorkspaceResponse(completed=await call.api.engine.submit(DeleteWorkspace(workspace=workspace.id)))
+
+
 async def _account(call: Call, group: AgentUserGroup | None) -> tuple[AgentUser | None, bool]:
     """As `agent_users.asked`, for callers with that right."""
     if group is not None:
@@ -285,6 +342,11 @@ ROUTES = (
     Route("POST", _LIST, Action.CREATE_WORKSPACE, nothing, create, also=(_LINKED,)),
     Route("GET", _ONE, Action.VIEW, _by_id, get_workspace),
     Route("PATCH", _ONE, Action.EDIT_WORKSPACE, _by_id, patch, also=(_LINKED,)),
+    Route("DELETE", _ONE, Action.DELETE_WORKSPACE, _by_id, delete),
+    Route("POST", f"{_ONE}/archive", Action.EDIT_WORKSPACE, _by_id, archive),
+    Route("POST", f"{_ONE}/unarchive", Action.EDIT_WORKSPACE, _by_id, unarchive),
+    Route("POST", f"{_ONE}/pin", Action.PIN_WORKSPACE, _by_id, pin),
+    Route("POST", f"{_ONE}/unpin", Action.PIN_WORKSPACE, _by_id, unpin),
     Route("GET", f"{_ONE}/projects", Action.VIEW, _by_id, list_projects),
     Route("POST", f"{_LIST}/{{workspaceId}}/projects", Action.CREATE_PROJECT, _by_workspace_id, create_project),
     Route("GET", f"{_LIST}/{{workspaceId}}/available-resource-pools", Action.VIEW, _by_workspace_id, list_pools),

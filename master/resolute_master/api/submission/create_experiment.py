@@ -97,6 +97,9 @@ async def _check(call: Call, request: CreateExperimentRequest) -> Checked:
         raw = merge(raw, _template(call, request.template))
     state = call.api.engine.state
     project = _project(call, request, raw)
+    workspaces.check_open(state, project)
+    if parent is not None:
+        workspaces.check_open(state, workspaces.need_project(state, parent.project_id))
     workspace = workspaces.need_workspace(state, project.workspace_id)
     raw = _with_default_pool(raw, workspace)
     defaults = experiment_defaults(call.api.config, raw, ids=call.api.ids, clock=call.api.clock)

@@ -118,6 +118,8 @@ def _experiment_filters(query: ExperimentQuery) -> list[ColumnElement[bool]]:
         filters.append(dialect.contains(column.description, query.description))
     if query.project_id is not None:
         filters.append(column.project_id == query.project_id)
+    if query.not_in_workspace is not None:
+        filters.append(column.workspace_id != query.not_in_workspace)
     if query.ids:
         filters.append(column.id.in_(query.ids))
     if query.exclude_ids:
