@@ -45,7 +45,7 @@ NOUNS = (
     Noun(name="master", help="show the master and its configuration", module="master"),
     Noun(name="pool", help="show what elastic pools may buy, and check their configuration", module="pool"),
     Noun(name="preview-search", help="preview a search", module="preview_search"),
-    Noun(name="project", help="manage projects", module="project"),
+    Noun(name="project", aliases=("p",), help="manage projects", module="project"),
     Noun(
         name="resource-pool",
         aliases=("rp",),

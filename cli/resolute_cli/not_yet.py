@@ -30,14 +30,6 @@ NOT_YET: Mapping[str, tuple[str, ...]] = {
     "det deploy": ("gke-experimental",),
     "det experiment": ("continue",),
     "det master": ("cluster-message",),
-    "det project": (
-        "archive",
-        "delete",
-        "describe",
-        "edit",
-        "list-experiments",
-        "unarchive",
-    ),
     "det task": (
         "config",
         "create",
@@ -48,15 +40,7 @@ NOT_YET: Mapping[str, tuple[str, ...]] = {
     ),
     "det trial": ("support-bundle",),
     "det user": ("edit",),
-    "det workspace": (
-        "archive",
-        "bindings",
-        "delete",
-        "describe",
-        "list-members",
-        "resource-quota",
-        "unarchive",
-    ),
+    "det workspace": ("bindings", "list-members", "resource-quota"),
 }
 
 INSTEAD: Mapping[str, str] = {

@@ -19,6 +19,7 @@ class Shell:
 
     def __init__(self, world: World, home: Path, *, master: str = "") -> None:
         """`master` is the address of what stands before the master's own."""
+        self.world = world
         self.environ = {
             "DET_MASTER": master or str(world.server.make_url("/")).rstrip("/"),
             "DET_USER": "root",

@@ -18,11 +18,12 @@ from resolute_cli.command import Command, Group
 from resolute_cli.invocation import Invocation
 from resolute_cli.nouns.budget import SET_WORKSPACE_BUDGET
 from resolute_cli.nouns.user import agent_user_arguments, agent_user_group
+from resolute_cli.places import delete_place, yes_argument
 
 
 def list_workspaces(cli: Invocation, args: argparse.Namespace) -> None:
     sort_by = WorkspaceSortBy.NAME if args.sort_by == "name" else WorkspaceSortBy.ID
-    query = GetWorkspacesQuery(sort_by=sort_by, order_by=_direction(args), limit=args.limit, offset=args.offset)
+    query = GetWorkspacesQuery(sort_by=sort_by, order_by=direction(args), limit=args.limit, offset=args.offset)
     _show(cli, cli.api().cluster.workspaces(query))
 
 
@@ -37,11 +38,15 @@ def _show(cli: Invocation, found: Sequence[Workspace]) -> None:
     cli.render.table((*columns, "Default Compute Pool", "Default Aux Pool"), rows, found)
 
 
+def describe(cli: Invocation, args: argparse.Namespace) -> None:
+    _show(cli, [cli.api().cluster.workspace_named(args.workspace_name)])
+
+
 def list_projects(cli: Invocation, args: argparse.Namespace) -> None:
     cluster = cli.api().cluster
     workspace = cluster.workspace_named(args.workspace_name)
     sort_by = ProjectSortBy.NAME if args.sort_by == "name" else ProjectSortBy.ID
-    query = GetWorkspaceProjectsQuery(sort_by=sort_by, order_by=_direction(args), limit=args.limit, offset=args.offset)
+    query = GetWorkspaceProjectsQuery(sort_by=sort_by, order_by=direction(args), limit=args.limit, offset=args.offset)
     show_projects(cli, cluster.projects(workspace.id, query))
 
 
@@ -89,11 +94,28 @@ def edit(cli: Invocation, args: argparse.Namespace) -> None:
     _show(cli, [cluster.patch_workspace(cluster.workspace_named(args.workspace_name).id, change)])
 
 
-def _direction(args: argparse.Namespace) -> OrderBy:
+def _archive(verb: str, past: str) -> Command:
+    def run(cli: Invocation, args: argparse.Namespace) -> None:
+        cluster = cli.api().cluster
+        workspace = cluster.workspace_named(args.workspace_name)
+        cluster.act_on_workspace(workspace.id, verb)
+        cli.render.done(f"{past} workspace '{workspace.name}'", id=workspace.id, action=verb)
+
+    return Command(name=verb, help=f"{verb} a workspace with its projects", run=run, arguments=workspace_argument)
+
+
+def delete(cli: Invocation, args: argparse.Namespace) -> None:
+    cluster = cli.api().cluster
+    workspace = cluster.workspace_named(args.workspace_name)
+    called = f"workspace '{workspace.name}'"
+    delete_place(cli, args, workspace, called, delete=cluster.delete_workspace, read=cluster.workspace)
+
+
+def direction(args: argparse.Namespace) -> OrderBy:
     return OrderBy.DESC if args.order_by == "desc" else OrderBy.ASC
 
 
-def _sorting(parser: argparse.ArgumentParser) -> None:
+def sorting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sort-by", choices=("id", "name"), default="id", help="sort key (default id)")
     parser.add_argument("--order-by", choices=("asc", "desc"), default="asc", help="direction (default asc)")
     parser.add_argument("--limit", type=int, default=200, help="maximum number of entries (default 200)")
@@ -102,11 +124,16 @@ def _sorting(parser: argparse.ArgumentParser) -> None:
 
 def projects_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workspace_name", help="name of the workspace")
-    _sorting(parser)
+    sorting(parser)
 
 
 def workspace_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workspace_name", help="name of the workspace")
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    workspace_argument(parser)
+    yes_argument(parser)
 
 
 def _default_pools(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +164,7 @@ NOUN = Group(
             aliases=("ls",),
             help="list workspaces",
             run=list_workspaces,
-            arguments=_sorting,
+            arguments=sorting,
             formats=("json", "csv"),
         ),
         Command(name="create", help="create a workspace", run=create, arguments=_create_arguments),
@@ -148,6 +175,15 @@ NOUN = Group(
             arguments=_edit_arguments,
         ),
         SET_WORKSPACE_BUDGET,
+        Command(name="describe", help="show a workspace", run=describe, arguments=workspace_argument),
+        _archive("archive", "Archived"),
+        _archive("unarchive", "Unarchived"),
+        Command(
+            name="delete",
+            help="delete a workspace with all of its projects and experiments",
+            run=delete,
+            arguments=_delete_arguments,
+        ),
         Command(
             name="list-pools",
             help="list the resource pools that a workspace may use",

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from resolute_master.pools.policies import pool_policies
-from support.api import an_api, master_config
+from support.api import a_config, an_api, master_config
 from support.cli_real import Shell
+from support.places import contents_at_work
 
 POOLS: dict[str, Any] = {"resource_pools": [{"pool_name": "default"}, {"pool_name": "vision"}]}
 
@@ -98,3 +99,48 @@ async def test_only_administrators_choose_accounts(tmp_path: Path) -> None:
         ):
             said = await world.error(method, path, body, status=403, token=token)
             assert "choose the account of the machines that tasks run as" in said
+
+
+async def test_a_project_is_edited_described_and_moved(det: Shell) -> None:
+    world = det.world
+    for name in ("lab", "attic"):
+        await det("workspace", "create", name)
+    await det("project", "create", "lab", "digits")
+    (edited,) = await det.json(
+        "project", "edit", "lab", "digits", "--new_name", "numbers", "--description", "ten", "--key", "num"
+    )
+    assert (edited["name"], edited["description"], edited["key"]) == ("numbers", "ten", "NUM")
+    await world.post(f"/api/v1/projects/{edited['id']}/notes", {"name": "plan", "contents": "first\nthen"})
+    id_ = (await world.create(a_config(workspace="lab", project="numbers"), activate=False))["id"]
+    text = await det("project", "describe", "lab", "numbers", "--all")
+    assert "plan:" in text and "first\nthen\n" in text and "an experiment" in text
+    (listed,) = await det.json("project", "list-experiments", "lab", "numbers", "--all")
+    assert listed["id"] == id_
+    assert (await det.json("workspace", "describe", "lab"))[0]["name"] == "lab"
+    said = await det("project", "move", "lab", "numbers", "attic")
+    assert "Moved project 'numbers' to workspace 'attic'" in said
+    assert [one["name"] for one in await det.json("project", "list", "attic")] == ["numbers"]
+    assert "project 'numbers' not found" in await det("project", "describe", "lab", "numbers", code=1)
+
+
+async def test_places_are_archived_and_deleted(det: Shell) -> None:
+    world = det.world
+    await det("workspace", "create", "lab")
+    await det("project", "create", "lab", "digits")
+    id_ = (await world.create(a_config(workspace="lab", project="digits"), activate=False))["id"]
+    assert "Archived project 'digits' of workspace 'lab'" in await det("project", "archive", "lab", "digits")
+    refused = await det("project", "edit", "lab", "digits", "--description", "x", code=1)
+    assert "is archived; unarchive it first (det project unarchive lab digits)" in refused
+    await det("project", "unarchive", "lab", "digits")
+    assert "Archived workspace 'lab'" in await det("workspace", "archive", "lab")
+    await det("workspace", "unarchive", "lab")
+    refused = await det("workspace", "delete", "lab", "--yes", code=1)
+    assert f"end them first (det experiment kill {id_})" in refused
+    await det("experiment", "kill", str(id_))
+    async with contents_at_work(world.engine, world.context.store):
+        assert "Deleted project 'digits' of workspace 'lab'" in await det("project", "delete", "lab", "digits", "--yes")
+        await det("project", "create", "lab", "other")
+        assert "Deleted workspace 'lab'" in await det("workspace", "delete", "lab", "--yes")
+    assert [one["name"] for one in await det.json("workspace", "list")] == ["Uncategorized"]
+    refused = await det("workspace", "archive", "Uncategorized", code=1)
+    assert "workspace 'Uncategorized' always exists" in refused
