@@ -27,6 +27,7 @@ from resolute_web.views import (
     master_log,
     money,
     notes,
+    places,
     pool,
     pool_advice,
     queue,
@@ -73,6 +74,7 @@ class Interface:
             *money.PAGES,
             *rest_api.PAGES,
             *administration.PAGES,
+            *places.PAGES,
             *master_log.PAGES,
             Page("GET", "/det/{rest:.+}", Action.PUBLIC, nothing, _nowhere),
         )

@@ -1,10 +1,10 @@
-"""Administration: users, workspaces with their projects, templates, the master's configuration, and its health."""
+"""Administration: users, templates, the master's configuration, and its health. Workspaces are in `views.places`."""
 
 from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,24 +17,17 @@ from resolute.errors import ResoluteError
 from resolute.wire.rest.auth import User as WireUser
 from resolute.wire.rest.templates import Template as WireTemplate
 from resolute.wire.rest.users import PatchUser, PostUserRequest
-from resolute.wire.rest.workspaces import PatchWorkspace, PostProjectRequest, PostWorkspaceRequest
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call, Finder, Handler, allow, nothing
 from resolute_master.api.http.errors import status_of
 from resolute_master.api.reading.finders import user_at
-from resolute_master.api.reading.showing import owner_of
 from resolute_master.api.resources import master as api_master
 from resolute_master.api.resources import templates as api_templates
 from resolute_master.api.resources import users as api_users
-from resolute_master.api.resources import workspaces as api_workspaces
 from resolute_master.api.resources.health import store_health
-from resolute_master.api.resources.workspaces import workspace_at
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.template import Template
 from resolute_master.domain.user import User
-from resolute_master.domain.workspace import Workspace
-from resolute_master.lifecycle import workspaces
-from resolute_master.store.base import ExperimentQuery
 from resolute_web.actions import refusal_of
 from resolute_web.forms import Form, asking, read_form
 from resolute_web.page import Page, page, see
@@ -77,7 +70,7 @@ async def tabbed(call: Call, tab: str, template: str, *, refused: Refused = NOT_
     )
 
 
-async def _sent(call: Call, message: object, handler: Handler, target: object = None) -> Refused:
+async def sent(call: Call, message: object, handler: Handler, target: object = None) -> Refused:
     try:
         await handler(asking(call, message), target)
     except ResoluteError as error:
@@ -110,7 +103,7 @@ async def create_user(call: Call, _: None) -> web.Response:
     form = await read_form(call)
     user = WireUser(username=form.text("username").strip(), admin=form.text("admin") == "yes", active=True)
     request = PostUserRequest(user=user, password=form.text("password"))
-    refused = await _sent(call, request, api_users.create_user)
+    refused = await sent(call, request, api_users.create_user)
     return await _users(call, refused, user.username) if refused.text else see(f"{ADMIN}/users")
 
 
@@ -123,72 +116,12 @@ async def change_user(call: Call, user: User) -> web.Response:
         password=form.text("password") or None,
         is_hashed=False if form.text("password") else None,
     )
-    refused = await _sent(call, request, api_users.patch_user, user)
+    refused = await sent(call, request, api_users.patch_user, user)
     return await _users(call, refused) if refused.text else see(f"{ADMIN}/users")
 
 
 def _yes_or_no(form: Form, name: str) -> bool | None:
     return {"yes": True, "no": False}.get(form.text(name))
-
-
-# --------------------------------------------------------------------------------------------------------- workspaces
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A workspace with its projects, each with how many experiments it has."""
-
-    workspace: Workspace
-    owner: str
-    refusal: str
-    projects: Sequence[tuple[Any, int]]
-
-
-async def show_workspaces(call: Call, _: None) -> web.Response:
-    return await _workspaces(call)
-
-
-async def _workspaces(call: Call, refused: Refused = NOT_REFUSED) -> web.Response:
-    return await tabbed(
-        call,
-        "workspaces",
-        "admin_workspaces.html",
-        places=[await _place(call, each) for each in workspaces.workspaces(call.api.engine.state)],
-        refusal=await refusal_of(call, Action.CREATE_WORKSPACE),
-        refused=refused,
-    )
-
-
-async def _place(call: Call, workspace: Workspace) -> Place:
-    owner = owner_of(call.api, workspace)
-    return Place(
-        workspace=workspace,
-        owner=owner.username if owner else "",
-        refusal=await refusal_of(call, Action.EDIT_WORKSPACE, workspace),
-        projects=[
-            (project, (await call.api.store.page_experiments(ExperimentQuery(limit=0, project_id=project.id))).total)
-            for project in workspaces.projects(call.api.engine.state, workspace.id)
-        ],
-    )
-
-
-async def create_workspace(call: Call, _: None) -> web.Response:
-    name = (await read_form(call)).text("name").strip()
-    refused = await _sent(call, PostWorkspaceRequest(name=name), api_workspaces.create)
-    return await _workspaces(call, refused) if refused.text else see(f"{ADMIN}/workspaces")
-
-
-async def rename_workspace(call: Call, workspace: Workspace) -> web.Response:
-    name = (await read_form(call)).text("name").strip()
-    refused = await _sent(call, PatchWorkspace(name=name), api_workspaces.patch, workspace)
-    return await _workspaces(call, refused) if refused.text else see(f"{ADMIN}/workspaces")
-
-
-async def create_project(call: Call, workspace: Workspace) -> web.Response:
-    name = (await read_form(call)).text("name").strip()
-    request = PostProjectRequest(name=name, workspace_id=workspace.id)
-    refused = await _sent(call, request, api_workspaces.create_project, workspace)
-    return await _workspaces(call, refused) if refused.text else see(f"{ADMIN}/workspaces")
 
 
 # ---------------------------------------------------------------------------------------------------------- templates
@@ -288,17 +221,13 @@ async def health(call: Call, _: None) -> web.Response:
     )
 
 
-_user, _workspace = user_at("userId"), workspace_at("workspaceId")
+_user = user_at("userId")
 
 PAGES = (
     Page("GET", ADMIN, Action.VIEW, nothing, users),
     Page("GET", f"{ADMIN}/users", Action.VIEW, nothing, users),
     Page("POST", f"{ADMIN}/users", Action.CREATE_USER, nothing, create_user),
     Page("POST", f"{ADMIN}/users/{{userId}}", Action.EDIT_USER, _user, change_user),
-    Page("GET", f"{ADMIN}/workspaces", Action.VIEW, nothing, show_workspaces),
-    Page("POST", f"{ADMIN}/workspaces", Action.CREATE_WORKSPACE, nothing, create_workspace),
-    Page("POST", f"{ADMIN}/workspaces/{{workspaceId}}", Action.EDIT_WORKSPACE, _workspace, rename_workspace),
-    Page("POST", f"{ADMIN}/workspaces/{{workspaceId}}/projects", Action.CREATE_PROJECT, _workspace, create_project),
     Page("GET", f"{ADMIN}/templates", Action.VIEW, nothing, templates),
     Page("POST", f"{ADMIN}/templates", Action.CREATE_TEMPLATE, nothing, put_template),
     Page(

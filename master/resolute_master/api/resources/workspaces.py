@@ -86,7 +86,7 @@ async def _show_workspaces(call: Call, found: Sequence[Workspace]) -> tuple[Wire
 
 
 def _workspace(call: Call, workspace: Workspace, projects: Sequence[ProjectNumbers]) -> WireWorkspace:
-    owner, pin = owner_of(call.api, workspace), _pins(call).get(workspace.id)
+    owner, pin = owner_of(call.api, workspace), pins_of(call).get(workspace.id)
     return WireWorkspace(
         id=workspace.id,
         name=workspace.name,
@@ -106,7 +106,7 @@ def _workspace(call: Call, workspace: Workspace, projects: Sequence[ProjectNumbe
     )
 
 
-def _pins(call: Call) -> Mapping[int, Pin]:
+def pins_of(call: Call) -> Mapping[int, Pin]:
     """Of the caller, as they are now."""
     user = call.api.engine.state.get(User, call.caller.user.id)
     return {pin.workspace_id: pin for pin in (user.pins if user is not None else ())}
@@ -164,7 +164,7 @@ def _fits(call: Call, one: Workspace | Project, query: GetWorkspacesQuery | GetW
 
 
 async def list_workspaces(call: Call, _: None) -> GetWorkspacesResponse:
-    query, pins = call.query(GetWorkspacesQuery), _pins(call)
+    query, pins = call.query(GetWorkspacesQuery), pins_of(call)
     found = [
         one
         for one in workspaces.workspaces(call.api.engine.state)
