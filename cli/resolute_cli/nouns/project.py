@@ -39,8 +39,12 @@ def describe(cli: Invocation, args: argparse.Namespace) -> None:
     show_projects(cli, [project])
     if cli.render.for_people:
         for note in project.notes:
-            cli.render.paragraph(f"\n{note.name or 'Note'}:\n{note.contents}")
-        cli.render.paragraph("\nExperiments:")
+            cli.render.line("")
+            cli.render.line(f"{note.name or 'Note'}:")
+            for line in note.contents.splitlines():
+                cli.render.line(f"  {line}")
+        cli.render.line("")
+        cli.render.line("Experiments:")
         _show_experiments(cli, args, project)
 
 

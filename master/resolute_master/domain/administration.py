@@ -199,3 +199,31 @@ class BindPool(Struct, frozen=True, kw_only=True, gc=False):
     pool: PoolName
     workspaces: tuple[int, ...]
     change: BindingChange
+
+
+AdministrativeCommand = (
+    PutTemplate
+    | SetUserSettings
+    | ResetUserSettings
+    | VisitProject
+    | PinWorkspace
+    | RenameTemplate
+    | DeleteTemplate
+    | CreateWorkspace
+    | PatchWorkspace
+    | CreateProject
+    | ArchiveWorkspace
+    | DeleteWorkspace
+    | PatchProject
+    | SetProjectNotes
+    | ArchiveProject
+    | MoveProject
+    | FollowProject
+    | RecordProjectMoved
+    | DeleteProject
+    | ForgetProject
+    | FailProjectDeletion
+    | SetBudget
+    | SetMaxCost
+    | BindPool
+)

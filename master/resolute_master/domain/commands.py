@@ -14,32 +14,7 @@ from msgspec import Struct
 
 from resolute.wire.agent_link import ContainerReport, Device
 from resolute.wire.states import ExperimentState, LogPolicyAction, NoticeKind
-from resolute_master.domain.administration import (
-    ArchiveProject,
-    ArchiveWorkspace,
-    BindPool,
-    CreateProject,
-    CreateWorkspace,
-    DeleteProject,
-    DeleteTemplate,
-    DeleteWorkspace,
-    FailProjectDeletion,
-    FollowProject,
-    ForgetProject,
-    MoveProject,
-    PatchProject,
-    PatchWorkspace,
-    PinWorkspace,
-    PutTemplate,
-    RecordProjectMoved,
-    RenameTemplate,
-    ResetUserSettings,
-    SetBudget,
-    SetMaxCost,
-    SetProjectNotes,
-    SetUserSettings,
-    VisitProject,
-)
+from resolute_master.domain.administration import AdministrativeCommand
 from resolute_master.domain.checkpoint import CheckpointPurpose
 from resolute_master.domain.ids import (
     AgentId,
@@ -549,30 +524,7 @@ Command = (
     | SetTrialLogRetention
     | KillTrial
     | UpdateJob
-    | PutTemplate
-    | RenameTemplate
-    | SetUserSettings
-    | ResetUserSettings
-    | VisitProject
-    | DeleteTemplate
-    | CreateWorkspace
-    | PatchWorkspace
-    | CreateProject
-    | PinWorkspace
-    | ArchiveWorkspace
-    | DeleteWorkspace
-    | PatchProject
-    | SetProjectNotes
-    | ArchiveProject
-    | MoveProject
-    | FollowProject
-    | RecordProjectMoved
-    | DeleteProject
-    | ForgetProject
-    | FailProjectDeletion
-    | BindPool
-    | SetBudget
-    | SetMaxCost
+    | AdministrativeCommand
     | CreateUnmanagedTrial
     | StartUnmanagedRun
     | HearUnmanagedTrial

@@ -13,7 +13,7 @@ from support.api import a_config, an_api, master_config
 from support.cli_real import Shell
 from support.places import contents_at_work
 
-POOLS: dict[str, Any] = {"resource_pools": [{"pool_name": "default"}, {"pool_name": "vision"}]}
+POOLS: dict[str, Any] = {"resource_pools": [{"pool_name": "default"}, {"pool_name": "vision"}], "launch_error": False}
 
 
 @pytest.fixture
@@ -110,10 +110,11 @@ async def test_a_project_is_edited_described_and_moved(det: Shell) -> None:
         "project", "edit", "lab", "digits", "--new_name", "numbers", "--description", "ten", "--key", "num"
     )
     assert (edited["name"], edited["description"], edited["key"]) == ("numbers", "ten", "NUM")
-    await world.post(f"/api/v1/projects/{edited['id']}/notes", {"name": "plan", "contents": "first\nthen"})
+    note, root = {"name": "plan", "contents": "first\nthen"}, await world.login("root")
+    await world.post(f"/api/v1/projects/{edited['id']}/notes", note, token=root)
     id_ = (await world.create(a_config(workspace="lab", project="numbers"), activate=False))["id"]
     text = await det("project", "describe", "lab", "numbers", "--all")
-    assert "plan:" in text and "first\nthen\n" in text and "an experiment" in text
+    assert "plan:" in text and "  first\n  then\n" in text and "an experiment" in text
     (listed,) = await det.json("project", "list-experiments", "lab", "numbers", "--all")
     assert listed["id"] == id_
     assert (await det.json("workspace", "describe", "lab"))[0]["name"] == "lab"
