@@ -37,7 +37,7 @@ def _named(cli: Invocation, args: argparse.Namespace) -> Project:
 def describe(cli: Invocation, args: argparse.Namespace) -> None:
     project = _named(cli, args)
     show_projects(cli, [project])
-    if cli.render.for_people:
+    if cli.render.format is None:
         for note in project.notes:
             cli.render.line("")
             cli.render.line(f"{note.name or 'Note'}:")
