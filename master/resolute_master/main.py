@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resolute import __version__, logs, printable, private_files
 from resolute.clock import SystemClock
@@ -24,11 +25,13 @@ from resolute.errors import ResoluteError
 from resolute.ids import SystemIds
 from resolute_master import seal_command
 from resolute_master.api.reading.log_ring import LogRing
-from resolute_master.app import MasterSettings, OpenStore, run_master
 from resolute_master.event_loop import new_event_loop
 from resolute_master.flags import parse_flags
 from resolute_master.garbage import collecting, survivors_set_aside
 from resolute_master.pools.clouds import OpenCloud, cloud_of
+
+if TYPE_CHECKING:
+    from resolute_master.app import OpenStore
 
 USAGE_ERROR = 2
 FAILED = 1
@@ -64,6 +67,8 @@ def main(
 
 
 async def _run(config: MasterConfig, file: str, open_store: OpenStore | None, open_cloud: OpenCloud) -> int:
+    from resolute_master.app import MasterSettings, run_master  # a second: a configuration is refused before
+
     private_files.keep_private()
     ring = LogRing()
     logs.set_up(level=config.log.level, form=config.log.format, color=config.log.color, beside=(ring,))

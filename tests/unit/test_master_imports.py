@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 from resolute.clock import SystemClock
 from resolute.config import load_master_config
-from resolute_master import main
+from resolute_master import app, main
 from resolute_master.pools.clouds import check, cloud_of
 from resolute_provisioner.clouds.driver import CloudPlace
 config = load_master_config(sys.argv[1], {}, {})
