@@ -18,9 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements" / "master.lock"
 
@@ -103,6 +100,9 @@ def bill_of(*arguments: str, given: str | None = None) -> str:
 
 def write(bill: dict[str, Any], path: Path) -> Path:
     """Raises `ValueError` where the bill is not what the format says."""
+    from cyclonedx.schema import SchemaVersion  # takes seconds
+    from cyclonedx.validation.json import JsonStrictValidator
+
     text = json.dumps(bill, indent=2, sort_keys=True) + "\n"
     if wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"{path}: {wrong}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,22 @@ def _loaded(file: Path) -> dict[str, Any]:
 
 
 class TerraformFiles:
+    """A file is read when a test asks for it: to read all takes seconds, in each worker that collects tests."""
+
     def __init__(self, cloud: str) -> None:
         self.cloud = cloud
         self.directory = shipped("terraform") / cloud
         self.files = sorted(self.directory.rglob("*.tf"))
-        self.variables = [(f"{self.place(file)}:{name}", body) for file, name, body in self.blocks("variable")]
-        self.resources = [(f"{self.place(file)}:{name}", name, body) for file, name, body in self.blocks("resource")]
+
+    @cached_property
+    def variables(self) -> list[tuple[str, dict[str, Any]]]:
+        """Place and body."""
+        return [(f"{self.place(file)}:{name}", body) for file, name, body in self.blocks("variable")]
+
+    @cached_property
+    def resources(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Place, name and body."""
+        return [(f"{self.place(file)}:{name}", name, body) for file, name, body in self.blocks("resource")]
 
     def place(self, file: Path) -> str:
         return file.relative_to(self.directory).as_posix()

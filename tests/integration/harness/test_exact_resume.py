@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 from collections.abc import Iterator
@@ -14,12 +13,6 @@ from resolute.errors import InvalidInput
 from resolute.storage import StorageUnavailable, storage_from_url
 from support.object_stores import moto_store
 
-if importlib.util.find_spec("torch") is not None:  # elsewhere the marker lists these tests as not run
-    import torch
-
-    from resolute import pytorch
-    from support.harness_training import PointsTrial
-
 pytestmark = pytest.mark.needs("torch")
 
 LENGTH = 26  # three epochs of 8 steps, and a bit
@@ -28,6 +21,8 @@ CUTS = sorted(random.Random(20).sample(range(1, LENGTH), 5))
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
+    import torch  # seconds, in each worker that collects tests
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -44,6 +39,9 @@ def train(
     storage: str | None = None,
     **fit: object,
 ) -> None:
+    from resolute import pytorch
+    from support.harness_training import PointsTrial
+
     hparams = {"workers": workers}
     with pytorch.init(hparams=hparams, trial_seed=5, local_dir=directory, checkpoint_storage=storage) as context:
         pytorch.Trainer(PointsTrial(context), context).fit(
@@ -105,6 +103,10 @@ def test_losses_after_a_cut_are_bit_equal_on_a_machine_that_has_the_bucket_alone
 
 
 def test_every_epoch_sees_every_sample_once_in_an_order_of_its_own() -> None:
+    import torch
+
+    from resolute import pytorch
+
     loader = pytorch.DataLoader(torch.utils.data.TensorDataset(torch.arange(37)), batch_size=5, shuffle=True)
     plan = loader.plan(seed=5, rank=0, size=1)
     orders = [plan.order(epoch) for epoch in range(3)]
@@ -117,6 +119,10 @@ def test_every_epoch_sees_every_sample_once_in_an_order_of_its_own() -> None:
 
 
 def test_two_ranks_share_each_global_batch() -> None:
+    import torch
+
+    from resolute import pytorch
+
     loader = pytorch.DataLoader(torch.utils.data.TensorDataset(torch.arange(37)), batch_size=5, shuffle=True)
     plans = [loader.plan(seed=5, rank=rank, size=2) for rank in range(2)]
     order = plans[0].order(1)
@@ -128,6 +134,8 @@ def test_two_ranks_share_each_global_batch() -> None:
 
 
 def test_a_corrupt_checkpoint_falls_back_to_the_one_before(uninterrupted: Path, tmp_path: Path) -> None:
+    from resolute import pytorch
+
     train(tmp_path, workers=0, until=20, checkpoint_period=pytorch.Batch(10))
     saved = checkpoints(tmp_path)
     state = tmp_path / "checkpoints" / saved[20] / "state.pt"
@@ -150,6 +158,8 @@ def test_with_no_good_checkpoint_training_begins_anew(uninterrupted: Path, tmp_p
 @pytest.mark.parametrize("holds", [(), ("another-trial",)])
 def test_a_storage_that_has_none_of_the_checkpoints_is_not_trained_into(tmp_path: Path, holds: tuple[str, ...]) -> None:
     """As on a machine where its file system is not mounted: what was trained is not lost, and must not be trained again."""
+    from resolute import pytorch
+
     train(tmp_path, workers=0, until=8, checkpoint_period=pytorch.Batch(4))
     saved = checkpoints(tmp_path)
     (tmp_path / "checkpoints").rename(tmp_path / "unmounted")
@@ -162,6 +172,9 @@ def test_a_storage_that_has_none_of_the_checkpoints_is_not_trained_into(tmp_path
 
 
 def test_another_batch_size_is_refused(tmp_path: Path) -> None:
+    from resolute import pytorch
+    from support.harness_training import PointsTrial
+
     train(tmp_path, workers=0, until=4)
     (only,) = checkpoints(tmp_path).values()
     progress = tmp_path / "checkpoints" / only / "trainer.json"
@@ -174,6 +187,10 @@ def test_another_batch_size_is_refused(tmp_path: Path) -> None:
 
 
 def test_checkpoints_hold_no_pickled_objects(tmp_path: Path) -> None:
+    import torch
+
+    from resolute import pytorch
+
     train(tmp_path, workers=0, until=2)
     (only,) = checkpoints(tmp_path).values()
     directory = tmp_path / "checkpoints" / only

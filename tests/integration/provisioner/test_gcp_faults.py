@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from google.auth.credentials import AnonymousCredentials
 
-from resolute.clock import SystemClock
 from resolute.errors import InvalidInput
 from resolute_provisioner.clouds.base import BadRequest, CloudInstance, NoCapacity, QuotaExceeded, Transient
-from resolute_provisioner.clouds.gcp.cloud import GcpCloud
-from resolute_provisioner.clouds.gcp.fake import gcp_cloud, gcp_settings
+from resolute_provisioner.clouds.gcp.fake import gcp_cloud
 from resolute_provisioner.clouds.gcp.fake_compute_engine import (
     LOST,
     FailedOperation,
@@ -26,6 +23,9 @@ from resolute_provisioner.clouds.gcp.fake_compute_engine import (
 from resolute_provisioner.model import Observed, RefusalKind
 from support.provisioner import a_request, an_offer
 from support.provisioner_worlds import until
+
+if TYPE_CHECKING:  # Google's client takes seconds to import, in each worker that collects tests
+    from resolute_provisioner.clouds.gcp.cloud import GcpCloud
 
 
 @pytest.fixture
@@ -248,9 +248,4 @@ async def test_no_list_is_no_empty_list(engine: FakeComputeEngine, cloud: GcpClo
 
 def test_a_base_configuration_that_the_api_does_not_know_opens_no_cloud(engine: FakeComputeEngine) -> None:
     with pytest.raises(InvalidInput, match=r"provider\.base_config: .*diskz"):
-        GcpCloud(
-            gcp_settings(base_config={"diskz": []}),
-            clock=SystemClock(),
-            endpoint=engine.url,
-            credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
-        )
+        gcp_cloud(engine, base_config={"diskz": []})

@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import CloudError
-from resolute_provisioner.clouds.gcp.cloud import GcpCloud
 from resolute_provisioner.clouds.gcp.fake import gcp_cloud
 from resolute_provisioner.clouds.gcp.fake_compute_engine import (
     LOST,
@@ -24,6 +24,9 @@ from resolute_provisioner.clouds.gcp.fake_compute_engine import (
 from resolute_provisioner.reconcile import Reconciler, ReconcileSettings
 from support.provisioner import a_request
 from support.provisioner_ledger import MemoryLedger
+
+if TYPE_CHECKING:  # Google's client takes seconds to import, in each worker that collects tests
+    from resolute_provisioner.clouds.gcp.cloud import GcpCloud
 
 LOOK_S = 0.05
 HANGS_S = 200.0

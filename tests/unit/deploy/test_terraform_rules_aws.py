@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import pytest
 
 from support.terraform_files import TerraformFiles, text
 
@@ -29,10 +26,11 @@ UNTAGGED = {
 }
 
 
-@pytest.mark.parametrize(("place", "name", "body"), AWS.resources, ids=[place for place, _, _ in AWS.resources])
-def test_every_resource_that_can_be_is_tagged(place: str, name: str, body: dict[str, Any]) -> None:
-    kind = name.partition(".")[0]
-    assert ("tags" in body) is not UNTAGGED.get(kind, False)
+def test_every_resource_that_can_be_is_tagged() -> None:
+    assert AWS.resources
+    for place, name, body in AWS.resources:
+        kind = name.partition(".")[0]
+        assert ("tags" in body) is not UNTAGGED.get(kind, False), place
 
 
 def test_nothing_is_open_to_the_internet_by_itself() -> None:

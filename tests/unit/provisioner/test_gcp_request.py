@@ -11,7 +11,6 @@ import pytest
 
 from resolute.errors import InvalidInput
 from resolute_provisioner.clouds.base import BadRequest, NoCapacity, QuotaExceeded, Throttled, Transient
-from resolute_provisioner.clouds.gcp.calls import error_of, parsed
 from resolute_provisioner.clouds.gcp.fake import gcp_settings
 from resolute_provisioner.clouds.gcp.fake_rules import check
 from resolute_provisioner.clouds.gcp.request import (
@@ -194,6 +193,8 @@ def test_the_base_configuration_lies_under_all_else() -> None:
 
 
 def test_a_property_that_the_api_does_not_have_is_named() -> None:
+    from resolute_provisioner.clouds.gcp.calls import parsed  # Google's client takes seconds to import
+
     with pytest.raises(InvalidInput, match=r"provider\.base_config: .*diskz"):
         parsed({"diskz": []}, what="provider.base_config")
 
@@ -266,4 +267,6 @@ def test_each_attempt_has_an_id_of_its_own() -> None:
     ],
 )
 def test_an_answer_is_of_the_class_that_tells_what_to_do(status: int, codes: list[str], text: str, kind: type) -> None:
+    from resolute_provisioner.clouds.gcp.calls import error_of
+
     assert isinstance(error_of(status, codes, text), kind)

@@ -21,8 +21,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from xml.etree import ElementTree
 
-from moto.ec2.models import ec2_backends
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from resolute.clock import SystemClock
@@ -222,6 +220,8 @@ class Ec2Front:
 
 
 def _backend() -> Any:
+    from moto.ec2.models import ec2_backends  # takes a second, and reads files of all regions
+
     return ec2_backends[ACCOUNT][REGION]
 
 
@@ -254,6 +254,8 @@ def _ask(moto: Callable[..., Iterable[bytes]], environ: dict[str, Any], paramete
 
 @cache
 def _moto() -> Callable[..., Iterable[bytes]]:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
     served: Callable[..., Iterable[bytes]] = DomainDispatcherApplication(create_backend_app)
     return served
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.auth.credentials import AnonymousCredentials
 
 from resolute.clock import SystemClock
 from resolute_provisioner.clouds.base import Cloud
-from resolute_provisioner.clouds.gcp.cloud import GcpCloud
 from resolute_provisioner.clouds.gcp.fake_compute_engine import PROJECT, FailedOperation, FakeComputeEngine, HttpError
 from resolute_provisioner.clouds.gcp.request import GcpSettings
 from resolute_provisioner.model import Offer, RefusalKind
+
+if TYPE_CHECKING:  # its import takes seconds: Google's client has all services
+    from resolute_provisioner.clouds.gcp.cloud import GcpCloud
 
 REFUSALS = {
     RefusalKind.NO_CAPACITY: FailedOperation(code="ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", status=503),
@@ -39,6 +41,8 @@ def gcp_settings(**changes: Any) -> GcpSettings:
 
 
 def gcp_cloud(engine: FakeComputeEngine, *, zones: tuple[str, ...] = ("zone-a",), **changes: Any) -> GcpCloud:
+    from resolute_provisioner.clouds.gcp.cloud import GcpCloud
+
     return GcpCloud(
         gcp_settings(**changes),
         clock=SystemClock(),
