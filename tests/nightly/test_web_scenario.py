@@ -19,11 +19,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from resolute.client.sdk import Experiment
 from resolute.wire.rest.jobs import GetJobsQuery, Job
 from resolute_web.words import count, money, number
+from support.chromium import ARGUMENTS, PROGRAM
 from support.live import PASSWORD, LiveCluster, live_cluster, until
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.timeout(300)]
 
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 PATIENCE_MS = 60_000
 """Says that something hangs, and promises nothing."""
 
@@ -70,7 +70,7 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
 def a_browser(cluster: LiveCluster, complaints: list[str]) -> Iterator[BrowserContext]:
     """Tabs of one person who has logged in. What a page throws is a complaint; so is what it must not load."""
     with sync_playwright() as playwright:
-        chromium: Browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
+        chromium: Browser = playwright.chromium.launch(executable_path=PROGRAM, args=list(ARGUMENTS))
         context = chromium.new_context(base_url=cluster.url, viewport={"width": 1280, "height": 900})
         context.set_default_timeout(PATIENCE_MS)
         expect.set_options(timeout=PATIENCE_MS)

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page
 
 from support.api import PASSWORD
+from support.chromium import a_chromium
 from support.web import Browser, a_browser, a_web
 from support.web_scene import EVERYWHERE, populate
 
@@ -32,8 +33,6 @@ MANY = 10_000 if FULL else 60
 ROLES, WIDTHS, THEMES = ("root", "bob", ""), (1280, 768, 360), ("light", "dark")
 AMOUNTS = {"nothing": None, "some": 0, "many": MANY}
 
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
-
 SERIOUS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
   .filter((each) => each.impact === "serious" || each.impact === "critical")
   .map((each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`)"""
@@ -45,14 +44,6 @@ class Tab:
 
     page: Page
     complaints: list[str] = field(default_factory=list)
-
-
-@asynccontextmanager
-async def a_chromium() -> AsyncIterator[Chromium]:
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(ARGUMENTS))
-        yield chromium
-        await chromium.close()
 
 
 @asynccontextmanager

@@ -7,23 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, Route, async_playwright
+from playwright.async_api import Page, Route
 
 from resolute_master.domain.experiment import Experiment
 from support.api import PASSWORD
+from support.chromium import a_chromium
 from support.web import Browser, a_web
 
 pytestmark = pytest.mark.needs("chromium")
-
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture
@@ -41,13 +32,11 @@ def complaints() -> list[str]:
 @pytest.fixture
 async def tab(complaints: list[str]) -> AsyncIterator[Page]:
     """A tab of a new profile; fails the test at its end for what the console complained of."""
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(ARGUMENTS))
+    async with a_chromium() as chromium:
         page = await chromium.new_page()
         page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         yield page
-        await chromium.close()
     assert complaints == []
 
 
