@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.api_released import RECORDER, ReleasedDet
+from support.api_released import RECORDER, ForkedDet, ReleasedDet
 from support.live import PASSWORD, LiveCluster
 from support.postgres import PostgresServer
 
@@ -68,10 +68,12 @@ def nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def det(cluster: LiveCluster, evidence: Path, tmp_path: Path) -> ReleasedDet:
-    return ReleasedDet(tmp_path / "home", cluster.url, "determined", PASSWORD, evidence=evidence)
+def det(cluster: LiveCluster, evidence: Path, tmp_path: Path) -> Iterator[ReleasedDet]:
+    with ForkedDet(tmp_path / "home", cluster.url, "determined", PASSWORD, evidence=evidence).ready() as ready:
+        yield ready
 
 
 @pytest.fixture
-def admin(cluster: LiveCluster, evidence: Path, tmp_path: Path) -> ReleasedDet:
-    return ReleasedDet(tmp_path / "admin", cluster.url, "admin", PASSWORD, evidence=evidence)
+def admin(cluster: LiveCluster, evidence: Path, tmp_path: Path) -> Iterator[ReleasedDet]:
+    with ForkedDet(tmp_path / "admin", cluster.url, "admin", PASSWORD, evidence=evidence).ready() as ready:
+        yield ready

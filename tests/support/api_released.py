@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 ENVIRONMENT = Path(__file__).resolve().parent.parent.parent / ".venv-compat"
 PYTHON = ENVIRONMENT / "bin" / "python"
@@ -66,7 +69,11 @@ class ReleasedDet:
 
     def run(self, *arguments: str, typed: str = "", timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
         """`typed` is what a person answers to its questions."""
-        return self._run([str(ENVIRONMENT / "bin" / "det"), *arguments], typed, timeout_s)
+        return self._run(self.command(*arguments), typed, timeout_s)
+
+    @staticmethod
+    def command(*arguments: str) -> list[str]:
+        return [str(ENVIRONMENT / "bin" / "det"), *arguments]
 
     def script(self, file: Path, *arguments: str, timeout_s: float = 120.0) -> str:
         """What a program printed that uses the released package; it must end well."""
@@ -97,7 +104,7 @@ class ReleasedDet:
     def in_background(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """For a command that goes on, such as one that follows a log. It is ended on the way out."""
         process = subprocess.Popen(
-            [str(ENVIRONMENT / "bin" / "det"), *arguments],
+            self.command(*arguments),
             env=self._environ,
             cwd=self._home,
             stdin=subprocess.DEVNULL,
@@ -111,6 +118,31 @@ class ReleasedDet:
             if process.poll() is None:
                 process.terminate()
             process.communicate(timeout=20)
+
+
+class ForkedDet(ReleasedDet):
+    """The same commands with the same variables, each in a fork of a process that has imported the client (`released_det.py`)."""
+
+    @contextmanager
+    def ready(self) -> Iterator[Self]:
+        """Runs that process meanwhile."""
+        command = [str(PYTHON), str(COMPAT / "released_det.py")]
+        with subprocess.Popen(
+            command, env=self._environ, cwd=self._home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as self._process:
+            yield self  # the end of its input ends it
+
+    def run(self, *arguments: str, typed: str = "", timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        given, printed = self._home / ".typed", self._home / ".printed"
+        given.write_text(typed)
+        asked = {"arguments": arguments, "typed": str(given), "printed": str(printed), "seconds": math.ceil(timeout_s)}
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        if code == -signal.SIGALRM:
+            raise subprocess.TimeoutExpired(self.command(*arguments), timeout_s, printed.read_text())
+        return subprocess.CompletedProcess(self.command(*arguments), code, printed.read_text())
 
 
 def created(printed: str) -> str:
