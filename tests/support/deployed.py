@@ -15,6 +15,9 @@ from support.cloud_bridge import CloudBridge
 from support.det import Det
 from support.postgres import USER, PostgresServer
 
+PIP_OPTIONS = "--no-index --no-compile"
+"""Most of what is installed is not imported: to compile all of it costs more than all the rest of an installation."""
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

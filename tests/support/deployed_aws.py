@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from moto.server import ThreadedMotoServer
 
-from resolute_provisioner.clouds.aws.fake_ec2 import CREDENTIALS, IMAGE, REGION
+from resolute_provisioner.clouds.aws.fake_ec2 import ACCOUNT, CREDENTIALS, IMAGE, REGION
 from support.booted_machines import BootedMachine, Network
 from support.cloud_bridge import CloudBridge
-from support.deployed import database_of_cluster, det_deploy, wheelhouse
+from support.deployed import PIP_OPTIONS, database_of_cluster, det_deploy, wheelhouse
 from support.det import Det
 from support.postgres import PASSWORD, USER
 from support.terraform import terraform_environment
@@ -61,6 +60,8 @@ def aws(address: str = "127.0.0.1") -> Iterator[Aws]:
     """An account with the key pair `ops`."""
     os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"  # Amazon's own policies are there
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer(ip_address=address, port=0, verbose=False)
     server.start()
     try:
@@ -82,9 +83,11 @@ class AwsBridge(CloudBridge):
         self._ec2 = account.client("ec2")
 
     def _running(self) -> tuple[Set[str], Set[str]]:
-        told = self._ec2.describe_instances()["Reservations"]
-        states = {each["InstanceId"]: each["State"]["Name"] for group in told for each in group["Instances"]}
-        running = {name for name, state in states.items() if state == "running"}
+        """Asked of moto itself: a request five times a second would cost more than all that Terraform asks."""
+        from moto.ec2.models import ec2_backends
+
+        groups = list(ec2_backends[ACCOUNT][REGION].reservations.values())
+        running = {each.id for group in groups for each in group.instances if each.state == "running"}
         return running, running
 
     def _power_off(self, name: str) -> None:
@@ -166,6 +169,6 @@ def aws_world(directory: Path) -> Iterator[AwsWorld]:
             *("--no-bucket-tls-only", "--no-bucket-lifecycle", "--max-idle-agent-period", "5s"),
             *("--container-runtime", "process"),
             *("--existing-database", *database, f"password_secret_arn={secret}"),
-            *("--pip-options", f"--no-index --find-links={wheelhouse(directory / 'wheels')}"),
+            *("--pip-options", f"{PIP_OPTIONS} --find-links={wheelhouse(directory / 'wheels')}"),
         )
         yield AwsWorld(account=account, bridge=bridge, directory=directory, flags=flags)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from resolute_provisioner.clouds.gcp.fake_compute_engine import PROJECT, Times
 from support.booted_machines import BootedMachine, Network
-from support.deployed import database_of_cluster, det_deploy, wheelhouse
+from support.deployed import PIP_OPTIONS, database_of_cluster, det_deploy, wheelhouse
 from support.det import Det
 from support.gce_bridge import GceBridge
 from support.google_project import REGION, GoogleProject, google_project
@@ -115,7 +115,7 @@ def google_world(directory: Path) -> Iterator[GoogleWorld]:
             *("--compute-agent-instance-type", "n1-standard-8", "--gpu-num", "0", "--max-idle-agent-period", "5s"),
             *("--container-runtime", "process"),
             *("--existing-database", *database, f"password_secret={secret}"),
-            *("--pip-options", f"--no-index --find-links={wheelhouse(directory / 'wheels')}"),
+            *("--pip-options", f"{PIP_OPTIONS} --find-links={wheelhouse(directory / 'wheels')}"),
         )
         variables = {"GCE_METADATA_HOST": METADATA}
         yield GoogleWorld(person=person, bridge=bridge, directory=directory, flags=flags, variables=variables)

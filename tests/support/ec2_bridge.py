@@ -47,11 +47,7 @@ class Ec2Bridge(CloudBridge):
         super()._look()
 
     def _running(self) -> tuple[Set[str], Set[str]]:
-        states = {
-            each["InstanceId"]: each["State"]["Name"]
-            for reservation in self._ec2.describe_instances()["Reservations"]
-            for each in reservation["Instances"]
-        }
+        states = {machine_id: machine.state for machine_id, machine in self._front.machines().items()}
         running = {machine_id for machine_id, state in states.items() if state == "running"}
         return running, running | {machine_id for machine_id, state in states.items() if state == "pending"}
 
