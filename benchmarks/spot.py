@@ -4,6 +4,7 @@
 - *makespan*: from the submission of a job of 48 hours to its end, on spot alone
 - *deadline*: the cost of such a job with a deadline at 1.2, 1.5 and 2 times its length, until its end; *offline optimum*: the least
   cost with which it could have been done in time
+- *mix*: many jobs without deadlines on a pool of both markets at its defaults (`spot_mix`)
 
 The oracle and the optimum use the same zones and pay the same starts: one tick of the series for boot and restore (`spot_optimum`);
 `spot_world` says what is modelled. With `RESOLUTE_TRACES` unset, the series are synthetic, and the rows say so.
@@ -23,6 +24,7 @@ import numpy as np
 
 from benchmarks import spot_optimum
 from benchmarks.report import Row, Spread, Target
+from benchmarks.spot_mix import mix
 from benchmarks.spot_series import Region, beginning, regions
 from benchmarks.spot_world import ON_DEMAND_PRICE, SPOT_PRICE, World
 from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR
@@ -53,11 +55,13 @@ def main() -> list[Row]:
         peers = {
             name: _run_all(processes, found, PEER_SLACK, PEER_BEGINNINGS, per_hour) for name, per_hour in PEERS.items()
         }
+        mixes = list(processes.map(mix, found))
         rows = [*one, *several, *map(_makespan, alone), _makespan(_all_of(alone))]
     rows[0] = replace(rows[0], notes=f"{rows[0].notes}; {origin}")
     for slack, runs in zip(SLACKS, ours, strict=True):
         rows += [_missed(runs, slack), _cost(runs, slack)]
-    return [*rows, *(_peer_cost(runs, name) for name, runs in peers.items())]
+    rows += [_peer_cost(runs, name) for name, runs in peers.items()]
+    return [*rows, *(row for each in mixes for row in each.rows())]
 
 
 def _shares(beginnings: int, found: Sequence[Region]) -> list[int]:

@@ -30,7 +30,7 @@ FIRST_ORDER = {"packing": (0.069, 110.0), "determined": (0.317, 52.0)}
 NEAR_EXCESS, NEAR_WAIT_S = 0.03, 8.0
 BETTER = 0.90
 """In one of the two figures at most so much of `packing`, and in neither more than it."""
-MONTH_S = 60.0
+MONTH_S = 45.0
 WHOLE_DAYS, EXCESS, WAIT_S, BEYOND_CLAIRVOYANT = 75, 0.03, 150.0, 1.25
 """Of pools at their defaults."""
 DEAR_8 = {size: SLOT_HOUR * size for size in SIZES[:-1]} | {8: 6.5 * SLOT_HOUR}

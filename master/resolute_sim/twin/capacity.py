@@ -142,6 +142,8 @@ class TracedMarket:
             for trace in traces
             if trace.concerns(offer)
         }
+        # Asked with each move of the market: of a series with many steps the answer takes long.
+        self._unlimited = frozenset(key for key, trace in self._capacity.items() if trace.unlimited)
         self._alive: dict[str, int] = dict.fromkeys(self._offers, 0)
 
     @property
@@ -164,7 +166,8 @@ class TracedMarket:
         trace = self._capacity.get((offer_id, "availability"))
         if trace is not None:
             limit = trace.at(now_s)
-            if limit <= 0 or (not trace.unlimited and self._alive[offer_id] >= limit):
+            unlimited = (offer_id, "availability") in self._unlimited
+            if limit <= 0 or (not unlimited and self._alive[offer_id] >= limit):
                 return Refused(kind=RefusalKind.NO_CAPACITY, message="the trace has none at this time")
         self._alive[offer_id] += 1
         return Given(boot_s=self._boot_s)
@@ -183,7 +186,7 @@ class TracedMarket:
                 prices.append((offer_id, trace.at(now_s)))
                 continue
             there, limit = list(alive.get(offer_id, ())), trace.at(now_s)
-            if limit <= 0 or not trace.unlimited:
+            if limit <= 0 or (offer_id, kind) not in self._unlimited:
                 self._random.shuffle(there)
                 taken.extend(there[int(limit) :])
         return MarketMove(at_s=now_s, taken=tuple(sorted(taken)), prices=tuple(prices))
