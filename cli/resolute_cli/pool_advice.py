@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice
+from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice, remarks, verdict
 from resolute_cli.command import Command
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import duration_text, percent_text
@@ -14,7 +14,6 @@ from resolute_cli.render import duration_text, percent_text
 COLUMNS = ("Setting", "Now", "Instead", "Saves/Month", "Of the Cost", "Mean Wait Now", "Mean Wait Then")
 PAUSE_S = 0.2
 """Between two questions. The master waits some seconds before it answers that it is not ready."""
-SHORT_DAYS = 7.0
 
 
 def advise(cli: Invocation, args: argparse.Namespace) -> None:
@@ -25,7 +24,7 @@ def advise(cli: Invocation, args: argparse.Namespace) -> None:
         return
     if cli.render.format is not None or (advice is not None and advice.changes):
         cli.render.table(COLUMNS, [] if advice is None else list(_rows(advice)), found)
-    for text in () if advice is None else _remarks(found, advice):
+    for text in () if advice is None else _notes(found, advice):
         cli.render.note(text)
 
 
@@ -54,24 +53,17 @@ def _rows(advice: PoolAdvice) -> Iterator[tuple[object, ...]]:
         )
 
 
-def _remarks(found: GetPoolAdviceResponse, advice: PoolAdvice) -> Iterator[str]:
-    if not advice.played:
-        yield f"Pool {found.pool} has the better value of every setting that could be tried: nothing is to be changed."
-    elif not advice.changes:
-        yield f"Changes played: {advice.played}. None of them saves anything in pool {found.pool}."
+def _notes(found: GetPoolAdviceResponse, advice: PoolAdvice) -> Iterator[str]:
+    if nothing := verdict(advice):
+        yield nothing
     yield (
         f"By a simulation of the {advice.jobs} pieces of work of the last {_days(advice.days)}, machines starting in "
         f"{duration_text(advice.boot_s)}, pool {found.pool} as it is costs {advice.cost_a_month:,.2f} a month, and work waits "
         f"{duration_text(advice.wait_mean_s)} on average."
     )
-    if advice.changes:
-        yield "Each change was played alone: what several save together is another figure."
-    if advice.left_out:
-        yield f"Left out: {advice.left_out} pieces of work that the pool as it is configured now can never hold."
-    if advice.days < SHORT_DAYS:
-        yield "The history is short of a week, and a month may be otherwise."
+    yield from remarks(found)
     if found.reason:
-        yield f"Computed at {advice.computed_at.isoformat(timespec='seconds')}; there is none that is newer: {found.reason}."
+        yield f"Computed at {advice.computed_at.isoformat(timespec='seconds')}."
 
 
 def _days(days: float) -> str:

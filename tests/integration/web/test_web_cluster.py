@@ -163,6 +163,8 @@ async def test_a_pool_has_a_page_of_advice_that_is_loaded_again_until_it_is_ther
         assert 'http-equiv="refresh"' not in page.text
         assert "min_instances from 1 to 0" in page.words and "of the cost" in page.words
         assert "40 pieces of work in 3 d 8 h" in page.words
+        # The same sentences as those of `det pool advise`.
+        assert "Each change was played alone" in page.words and "shorter than a week" in page.words
 
 
 async def test_a_pool_without_machines_to_buy_has_no_advice(tmp_path: Path) -> None:

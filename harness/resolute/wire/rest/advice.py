@@ -5,8 +5,12 @@ GET /api/v1/resource-pools/{poolName}/advice            GetPoolAdviceResponse
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+
+SHORT_DAYS = 7.0
+"""A shorter history is no picture of a month."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +59,29 @@ class GetPoolAdviceResponse:
     advice: PoolAdvice | None = None
     reason: str = ""
     computing: bool = False
+
+
+def verdict(advice: PoolAdvice) -> str:
+    """Of advice without changes; empty where there are some."""
+    if advice.changes:
+        return ""
+    if not advice.played:
+        return "The pool has the better value of every setting that could be tried: nothing is to be changed."
+    return f"Changes played: {advice.played}. None of them saves anything in this pool."
+
+
+def remarks(found: GetPoolAdviceResponse) -> Iterator[str]:
+    """What a reader of the advice should know, in sentences; the command line and the web interface show the same."""
+    advice = found.advice
+    if advice is None:
+        return
+    if advice.changes:
+        yield "Each change was played alone: what several save together is another figure."
+    yield "Prices are those of now, without interruptions and budgets."
+    if advice.left_out:
+        pieces = "1 piece" if advice.left_out == 1 else f"{advice.left_out} pieces"
+        yield f"Left out: {pieces} of work that the pool as it is configured now can never hold."
+    if advice.days < SHORT_DAYS:
+        yield "The history is shorter than a week, and a month may be otherwise."
+    if found.reason:
+        yield f"There is no newer advice: {found.reason}."
