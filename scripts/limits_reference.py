@@ -89,6 +89,12 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "master/resolute_master/api/resources/extensions.py": ("MAX_DECISIONS",),
     },
+    "simulations": {
+        "master/resolute_sim/twin/advisor.py": ("ADVICE_S",),
+        "master/resolute_sim/twin/advisor_process.py": ("ADVICE_CPU_S", "ADVICE_MEMORY_BYTES"),
+        "master/resolute_master/foresight/history.py": ("HISTORY_DAYS", "MOST_ATTEMPTS"),
+        "master/resolute_master/foresight/estimate.py": ("HEAD", "DECISIONS"),
+    },
     "logs": {
         "harness/resolute/wire/agent_link.py": ("LOG_BATCH_LINES", "LOG_BATCHES_IN_FLIGHT"),
         "agent_image/resolute_agent/logs.py": ("MAX_LINE_BYTES", "BATCH_BYTES", "PENDING_BYTES"),
@@ -186,6 +192,9 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "integration/api/test_api_outage.py": {
         "test_changes_are_refused_at_once_and_those_of_tasks_wait": ("UNAVAILABLE_RETRY_S",),
+    },
+    "integration/api/test_api_pool_advice.py": {
+        "test_the_newest_attempts_are_played_and_no_more": ("MOST_ATTEMPTS",),
     },
     "integration/api/test_api_series.py": {
         "test_what_cannot_be_compared_is_refused_by_name": ("MAX_DATAPOINTS", "MAX_METRICS_OF_SERIES"),
@@ -304,11 +313,22 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "ASKED_AFTER",
         ),
     },
+    "unit/foresight/test_estimate.py": {
+        "test_the_work_is_bounded": ("DECISIONS",),
+        "test_of_a_long_queue_the_head_is_played_and_the_rest_reckoned": ("HEAD",),
+    },
+    "unit/foresight/test_history.py": {
+        "test_only_the_last_days_count_and_what_ran_into_them_counts_from_their_beginning": ("HISTORY_DAYS",),
+    },
     "unit/harness/test_harness_core.py": {
         "test_while_the_master_is_away_so_many_marks_are_kept_the_newest": ("MARKS_LIMIT",),
     },
     "unit/harness/test_harness_launch.py": {
         "test_a_context_is_no_larger_unpacked_than_model_code_is": ("MAX_UNPACKED_BYTES",),
+    },
+    "unit/sim/test_twin_advice.py": {
+        "test_a_simulation_that_takes_too_long_is_ended": ("ADVICE_S",),
+        "test_the_process_has_limits_of_its_own": ("ADVICE_CPU_S", "ADVICE_MEMORY_BYTES"),
     },
     "unit/store/test_batched_writer.py": {
         "test_a_batch_ends_at_the_limit_of_items_and_never_inside_a_call": ("MAX_BATCH_ITEMS",),

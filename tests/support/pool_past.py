@@ -25,12 +25,12 @@ NOW_S = 10 * 86_400.0
 
 
 class Past(MemoryStore):
-    """A store in which so many runs of ten minutes have ended, one every two hours, up to `NOW_S`."""
+    """A store in which so many runs of ten minutes have ended, one every `every_s`, up to `NOW_S`."""
 
-    def __init__(self, runs: int) -> None:
+    def __init__(self, runs: int, *, every_s: float = 7200.0) -> None:
         super().__init__()
         self.clock = FixedClock(T0 + timedelta(seconds=NOW_S))
-        starts = [NOW_S - 7200.0 * number for number in range(1, runs + 1)]
+        starts = [NOW_S - every_s * number for number in range(1, runs + 1)]
         self._ended = tuple(
             an_allocation(
                 f"9.t{number}.1",

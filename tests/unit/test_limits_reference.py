@@ -22,6 +22,8 @@ INSIDE = {"SWEEP_S", "TLS_SHUTDOWN_S"}
 """How often the master looks: nothing that a caller meets."""
 
 GIVEN = {
+    "ADVICE_S": "limit_s=0.05",
+    "DECISIONS": "decisions=20",
     "LEAST_GROWTH": "least_growth=1000",
     "ASKED_AFTER": "asked_after=0",
     "RETRY_AFTER_S": "Retry-After",

@@ -36,9 +36,11 @@ COURSES = 19
 """Between the k-th of n samples from below and the k-th from above another one lies with a probability of (n + 1 - 2k)/(n + 1)
 (order statistics of equally distributed values): 90 % between the extremes of 19."""
 DECISIONS = 6_000
-"""That all courses together may take, in equal parts: each is about a millisecond of processor time."""
+"""Decisions that all simulations of one estimate of starts may take together, in equal parts: each takes about a millisecond of
+processor time. What is left then is reckoned by the work that waits before it."""
 HEAD = 1_000
-"""Number of queued allocations in a simulation."""
+"""Allocations of a queue that are simulated for an estimate of starts, but under fair share; the rest is reckoned by the work that
+waits before it."""
 HORIZON_S = 14 * 86_400.0
 """Nothing is foreseen beyond."""
 MOST_STUCK = 0.5

@@ -16,10 +16,10 @@ from resolute_master.domain.ids import JobId, TaskId
 from resolute_master.domain.job import Job
 from resolute_master.foresight.trace_job import TraceJob
 
-DAYS = 30.0
-"""What is older says little of the work to come."""
-MOST = 2_000
-"""Attempts, the newest: with more, playing them would take too long."""
+HISTORY_DAYS = 30
+"""Days of history that are simulated for advice: what is older says little of the work to come."""
+MOST_ATTEMPTS = 2_000
+"""Attempts of a pool's history that are simulated for advice, the newest: more would take too long."""
 TOGETHER_S = 60.0
 """An attempt that was requested so soon after the end of the last one goes on with its work."""
 
@@ -42,7 +42,7 @@ def history(attempts: Sequence[Allocation], jobs: Mapping[JobId, Job], now: date
     known = [
         each for each in attempts if each.slots_needed > 0 and each.assigned_at is not None and each.job_id in jobs
     ]
-    begin = max([now - timedelta(days=DAYS), *_first(known, whole=whole)])
+    begin = max([now - timedelta(days=HISTORY_DAYS), *_first(known, whole=whole)])
     found = [
         job
         for task, of_task in _by_task(known).items()

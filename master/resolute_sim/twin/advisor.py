@@ -18,15 +18,15 @@ COMMAND = (sys.executable, "-P", "-m", "resolute_sim.twin.advisor_process")
 """`-P`: no module is taken from the directory in which the master was started."""
 PASSED_ON = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL"})
 """Of the master's variables. Others hold secrets."""
-LIMIT_S = 600.0
-"""Of waiting; a busy machine gives the process less than a processor."""
+ADVICE_S = 600.0
+"""A simulation for advice that takes longer is ended: a busy machine gives its process less than a processor."""
 
 
 class ProcessAdvisor:
     """An `Advisor`. One process a question: the caller decides how many questions there are at a time."""
 
     def __init__(
-        self, environ: Mapping[str, str], *, command: Sequence[str] = COMMAND, limit_s: float = LIMIT_S
+        self, environ: Mapping[str, str], *, command: Sequence[str] = COMMAND, limit_s: float = ADVICE_S
     ) -> None:
         self._environ = {name: value for name, value in environ.items() if name in PASSED_ON}
         self._command = tuple(command)

@@ -15,8 +15,10 @@ from resolute.errors import InvalidInput
 from resolute_master.foresight.advice import Advice, Question
 from resolute_sim.twin.advice import advise, playable
 
-CPU_LIMIT_S = 300
-MEMORY_LIMIT_BYTES = 4 << 30
+ADVICE_CPU_S = 300
+"""Processor time of the process that simulates a pool's history; past this the kernel ends it."""
+ADVICE_MEMORY_BYTES = 4 << 30
+"""Address space of that process; it fails when it asks for more."""
 NICE = 15
 
 
@@ -38,10 +40,15 @@ def answer(question: Question) -> Advice:
     )
 
 
-def main() -> None:
+def limit() -> None:
+    """Of this process, for good."""
     os.nice(NICE)
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S + 5))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT_BYTES, MEMORY_LIMIT_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (ADVICE_CPU_S, ADVICE_CPU_S + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (ADVICE_MEMORY_BYTES, ADVICE_MEMORY_BYTES))
+
+
+def main() -> None:
+    limit()
     question: Question = pickle.load(sys.stdin.buffer)
     found: Advice | str
     try:

@@ -12,6 +12,7 @@ import pytest
 
 from resolute.errors import Unavailable
 from resolute_master.api.queue.advice import FRESH_S, RETRY_S, PoolAdvices
+from resolute_master.foresight.history import MOST_ATTEMPTS
 from support.agent_processes import eventually
 from support.api import World, an_api
 from support.pool_past import NOW_S, POOL, Past, Twin, advised, kept_pool
@@ -80,6 +81,19 @@ async def test_one_history_is_played_at_a_time_and_nobody_waits_longer_than_they
         await eventually(lambda: len(twin.questions) == 1)  # the history is read first, in a thread
         twin.open.set()
         assert (await world.get(PATH))["advice"]["jobs"] == 40 and len(twin.questions) == 1
+
+
+async def test_the_newest_attempts_are_played_and_no_more(tmp_path: Path) -> None:
+    twin = Twin()
+    twin.error = Unavailable("nothing is played here")
+    store = Past(MOST_ATTEMPTS + 1, every_s=900.0)
+    given: dict[str, Any] = {"pools": kept_pool(), "config": CONFIG, "advices": advised(twin)}
+    async with an_api(tmp_path, store=store, clock=store.clock, **given) as world:
+        await world.get(PATH)
+    (question,) = twin.questions
+    # The end of the oldest of them is the beginning: what ran before is not known.
+    assert len(question.jobs) == MOST_ATTEMPTS - 1
+    assert question.days == pytest.approx((MOST_ATTEMPTS * 900.0 - 660.0) / 86_400.0)
 
 
 async def test_a_short_history_is_no_basis(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, PreemptRequest
 from resolute_master.domain.ids import JobId
-from resolute_master.foresight.history import DAYS, History, history
+from resolute_master.foresight.history import HISTORY_DAYS, History, history
 from support.cluster import T0, an_allocation, at
 from support.pools import a_job
 
@@ -40,7 +40,7 @@ def test_a_run_counts_from_its_slots_to_its_end_and_its_times_from_the_first_req
 def test_what_holds_no_slots_and_what_nobody_knows_is_left_out() -> None:
     aux, stranger = ran("1.c.1", 0, 0, 9, slots_needed=0), ran("1.d.1", 0, 0, 9, job_id=JobId("gone"))
     assert told(aux, stranger, an_allocation("1.e.1")).jobs == ()
-    assert told().days == DAYS
+    assert told().days == HISTORY_DAYS
 
 
 def test_what_runs_now_counts_with_the_time_that_it_has_run() -> None:
@@ -75,12 +75,12 @@ def test_a_task_that_was_paused_is_several_jobs() -> None:
 
 def test_only_the_last_days_count_and_what_ran_into_them_counts_from_their_beginning() -> None:
     now_s = 40 * DAY_S
-    begin_s = now_s - DAYS * DAY_S
+    begin_s = now_s - HISTORY_DAYS * DAY_S
     found = told(
         ran("1.a.1", 0, 0, 5 * DAY_S), ran("1.b.1", 0, 0, begin_s + 100), ran("1.c.1", begin_s + 7, begin_s + 8, now_s),
         now_s=now_s,
     )  # fmt: skip
-    assert found.days == DAYS and found.begin == T0 + timedelta(seconds=begin_s)
+    assert found.days == HISTORY_DAYS and found.begin == T0 + timedelta(seconds=begin_s)
     assert [(each.job_id, each.submit_s, each.duration_s) for each in found.jobs] == [
         ("1.b", 0.0, 100.0),
         ("1.c", 7.0, now_s - begin_s - 8.0),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +130,21 @@ async def test_a_simulation_that_takes_too_long_is_ended() -> None:
         await ProcessAdvisor(os.environ, command=("sh", "-c", "kill -XCPU $$"))(question)
     with pytest.raises(Unavailable, match="has failed"):
         await ProcessAdvisor(os.environ, command=("false",))(question)
+
+
+def test_the_process_has_limits_of_its_own() -> None:
+    body = """
+import resource
+from resolute_sim.twin import advisor_process as process
+process.limit()
+assert resource.getrlimit(resource.RLIMIT_CPU)[0] == process.ADVICE_CPU_S
+try:
+    bytearray(process.ADVICE_MEMORY_BYTES)
+except MemoryError:
+    print("no more")
+"""
+    found = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, check=True)
+    assert found.stdout == "no more\n"
 
 
 async def test_the_process_is_given_no_secret_of_the_master(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
 from resolute_master.event_loop import giving_way
 from resolute_master.foresight.advice import Advice, Advisor, Question
-from resolute_master.foresight.history import MOST, History, history
+from resolute_master.foresight.history import MOST_ATTEMPTS, History, history
 from resolute_master.foresight.run_times import LEAST
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.base import Store
@@ -135,10 +135,10 @@ def _to_be_advised(policy: PoolPolicy) -> PoolScaling:
 
 
 async def _history(engine: Engine, store: Store, pool: PoolName, clock: Clock) -> History:
-    ended = await store.ended_allocations(pool, MOST)
+    ended = await store.ended_allocations(pool, MOST_ATTEMPTS)
     attempts = await asyncio.to_thread(_attempts, ended, engine.snapshot(pool))
     jobs = {job.id: job for job in await store.jobs(sorted({each.job_id for each in attempts}))}
-    return await asyncio.to_thread(history, attempts, jobs, clock.now(), whole=len(ended) < MOST)
+    return await asyncio.to_thread(history, attempts, jobs, clock.now(), whole=len(ended) < MOST_ATTEMPTS)
 
 
 def _attempts(ended: Sequence[Allocation], snapshot: PoolSnapshot) -> Sequence[Allocation]:
