@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resolute.errors import PermissionDenied
+from resolute.errors import FailedPrecondition, PermissionDenied
 from resolute.wire.states import ExperimentState
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call, allow
 from resolute_master.api.resources import experiments as api_experiments
 from resolute_master.domain.experiment import Experiment
+from resolute_master.lifecycle import workspaces
 
 Do = Callable[[Call, Any], Awaitable[object]]
 
@@ -55,6 +56,8 @@ class Verb:
     """Asked first, where it cannot be undone."""
     done: str
     """What is said afterwards."""
+    needs_open_place: bool = False
+    """Whether it is refused in an archived project."""
 
     @property
     def danger(self) -> bool:
@@ -115,6 +118,7 @@ VERBS: Sequence[Verb] = (
         do=api_experiments.archive,
         unfit=_needs(lambda e: e.state.gone and not e.archived, "Only an experiment that is over can be archived."),
         done="Archived: lists show it only with archived experiments.",
+        needs_open_place=True,
     ),
     Verb(
         name="unarchive",
@@ -124,6 +128,7 @@ VERBS: Sequence[Verb] = (
         do=api_experiments.unarchive,
         unfit=_needs(lambda e: e.archived, "It is not archived."),
         done="Unarchived.",
+        needs_open_place=True,
     ),
     Verb(
         name="delete",
@@ -138,6 +143,22 @@ VERBS: Sequence[Verb] = (
 )
 
 BY_NAME = {verb.name: verb for verb in VERBS}
+
+
+def closed_place(call: Call, experiment: Experiment) -> str:
+    """Why the experiment cannot be edited where it is; empty when it can."""
+    state = call.api.engine.state
+    try:
+        workspaces.check_open(state, workspaces.need_project(state, experiment.project_id))
+    except FailedPrecondition as error:
+        return str(error)
+    return ""
+
+
+async def reason_of(call: Call, verb: Verb, experiment: Experiment) -> str:
+    """Why the caller cannot do it; empty when they can."""
+    closed = closed_place(call, experiment) if verb.needs_open_place else ""
+    return verb.unfit(experiment) or closed or await refusal_of(call, verb.action, experiment)
 
 
 async def buttons_of(call: Call, experiment: Experiment) -> tuple[Button, ...]:
@@ -157,7 +178,7 @@ async def buttons_of(call: Call, experiment: Experiment) -> tuple[Button, ...]:
                 label=verb.label,
                 icon=verb.icon,
                 path=f"/det/experiments/{experiment.id}/{verb.name}",
-                reason=unfit or await refusal_of(call, verb.action, experiment),
+                reason=await reason_of(call, verb, experiment),
                 asks=bool(verb.question),
                 danger=verb.danger,
             )

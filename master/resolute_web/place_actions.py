@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,21 @@ BEING_DELETED = "It is being deleted."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What decides about every place. `running` counts the experiments that have not ended, by project."""
+
+    state: ClusterState
+    running: Mapping[int, int]
+
+
+def situation(call: Call) -> Situation:
+    """As it is now."""
+    state = call.api.engine.state
+    running = Counter(one.project_id for one in state.listed(Experiment) if place_deletion.runs(one))
+    return Situation(state=state, running=running)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceVerb:
     """Something to do to a workspace or a project. `fits` says whether it is shown, `unfit` why it cannot be done now."""
 
@@ -32,7 +48,7 @@ class PlaceVerb:
     action: Action
     do: Do
     fits: Callable[[Any], bool] = lambda _: True
-    unfit: Callable[[ClusterState, Any], str] = lambda state, place: ""
+    unfit: Callable[[Situation, Any], str] = lambda now, place: ""
     question: str = ""
     """Asked first, where it cannot be undone."""
 
@@ -41,28 +57,28 @@ def unfit_to_change(state: ClusterState, place: Place) -> str:
     """Why its settings cannot be changed."""
     if place.immutable:
         return FIXED
-    if _deleting(state, place):
+    if _deleting(place):
         return BEING_DELETED
     if _within_archived(state, place):
         return "Its workspace is archived: unarchive that first."
     return "It is archived: unarchive it first." if place.archived else ""
 
 
-def _unfit_to_archive(state: ClusterState, place: Place) -> str:
+def _unfit_to_archive(now: Situation, place: Place) -> str:
     if place.immutable:
         return FIXED
-    if _deleting(state, place):
+    if _deleting(place):
         return BEING_DELETED
-    return "Its workspace is archived: unarchive that first." if _within_archived(state, place) else ""
+    return "Its workspace is archived: unarchive that first." if _within_archived(now.state, place) else ""
 
 
-def _unfit_to_delete(state: ClusterState, place: Place) -> str:
+def _unfit_to_delete(now: Situation, place: Place) -> str:
     if place.immutable:
         return FIXED
-    if _deleting(state, place):
+    if _deleting(place):
         return BEING_DELETED
-    ids = {one.id for one in workspaces.projects(state, place.id)} if isinstance(place, Workspace) else {place.id}
-    count = sum(one.project_id in ids and place_deletion.runs(one) for one in state.all(Experiment))
+    projects = workspaces.projects(now.state, place.id) if isinstance(place, Workspace) else (place,)
+    count = sum(now.running.get(project.id, 0) for project in projects)
     if not count:
         return ""
     return (
@@ -74,7 +90,7 @@ def _within_archived(state: ClusterState, place: Place) -> bool:
     return isinstance(place, Project) and workspaces.need_workspace(state, place.workspace_id).archived
 
 
-def _deleting(state: ClusterState, place: Place) -> bool:
+def _deleting(place: Place) -> bool:
     return place.deletion is Deletion.DELETING
 
 
@@ -145,12 +161,12 @@ PROJECT_VERBS: Sequence[PlaceVerb] = (
 )
 
 
-async def reason_of(call: Call, verb: PlaceVerb, place: Place) -> str:
+async def reason_of(call: Call, now: Situation, verb: PlaceVerb, place: Place) -> str:
     """Why the caller cannot do it; empty when they can."""
-    return verb.unfit(call.api.engine.state, place) or await refusal_of(call, verb.action, place)
+    return verb.unfit(now, place) or await refusal_of(call, verb.action, place)
 
 
-async def buttons_of(call: Call, place: Place, at: str) -> tuple[Button, ...]:
+async def buttons_of(call: Call, now: Situation, place: Place, at: str) -> tuple[Button, ...]:
     """Those that fit it; `at` is the path of the place."""
     hidden = {"pin" if isinstance(place, Workspace) and pinned(call, place) else "unpin"}
     verbs = WORKSPACE_VERBS if isinstance(place, Workspace) else PROJECT_VERBS
@@ -161,7 +177,7 @@ async def buttons_of(call: Call, place: Place, at: str) -> tuple[Button, ...]:
                 label=verb.label,
                 icon=verb.icon,
                 path=f"{at}/{verb.name}",
-                reason=await reason_of(call, verb, place),
+                reason=await reason_of(call, now, verb, place),
                 asks=bool(verb.question),
                 danger=bool(verb.question),
             )

@@ -27,6 +27,7 @@ from resolute.wire.states import ContainerState
 from resolute_master.agents.session import Closed
 from resolute_master.agents.websocket import decode
 from resolute_master.api.app import ALL_ROUTES
+from resolute_master.domain import administration as a
 from resolute_master.domain import commands as c
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
@@ -100,7 +101,7 @@ class Scene:
         """For commands of that kind."""
         name = f"n{next(self._numbers)}"
         self._known = {"sequence": 100, "run_id": 1, "index": 0, "days": 7, "config": CONFIG, "resource_pool": STATIC}
-        self._known["pool"] = BOUND if kind is c.BindPool else STATIC
+        self._known["pool"] = BOUND if kind is a.BindPool else STATIC
         await self._people(name)
         await self._work(name, elastic_for(kind))
         await self._for(kind, name)
@@ -110,10 +111,11 @@ class Scene:
         engine, owner = self._engine, await a_user(self._engine, name)
         until = SystemClock().now() + timedelta(days=1)
         await engine.submit(c.StartSession(session=SessionId(name), user=owner, expires_at=until))
-        await engine.submit(c.PutTemplate(name=name, config={}))
-        workspace = await engine.submit(c.CreateWorkspace(name=name, owner=owner))
-        project = await engine.submit(c.CreateProject(workspace=workspace, name=name, owner=owner))
-        self._known |= {"user": owner, "owner": owner, "session": SessionId(name), "project_id": project}
+        await engine.submit(a.PutTemplate(name=name, config={}))
+        workspace = await engine.submit(a.CreateWorkspace(name=name, owner=owner))
+        project = await engine.submit(a.CreateProject(workspace=workspace, name=name, owner=owner))
+        self._known |= {"user": owner, "owner": owner, "session": SessionId(name)}
+        self._known |= {"project": project, "project_id": project}
         self._known |= {"workspace": workspace, "workspace_id": workspace, "workspaces": (workspace,)}
 
     async def _work(self, name: str, elastic: PoolName) -> None:
@@ -151,7 +153,7 @@ class Scene:
         if kind is c.ArchiveExperiment:
             await engine.submit(c.KillExperiment(experiment=self._known["parent"]))
             self._known["experiment"] = self._known["parent"]
-        if kind in (c.RenameTemplate, c.DeleteTemplate):
+        if kind in (a.RenameTemplate, a.DeleteTemplate):
             self._known["name"] = name
         if kind is c.CompleteOperation:
             search = await an_experiment(engine, self._known["owner"], BY_LENGTH)
@@ -159,7 +161,7 @@ class Scene:
             row = engine.state.get(SearchTrial, trial.task_id)
             assert row is not None and row.length is not None
             self._known |= {"experiment": search, "trial": trial.id, "length": row.length}
-        if kind is c.SetBudget:
+        if kind is a.SetBudget:
             self._known |= {"owner": "pool", "name": elastic_for(kind)}
 
     def plausible(self, name: str, hint: Any) -> Any:

@@ -73,7 +73,7 @@ async def _asked(call: Call, verb: actions.Verb, ids: Sequence[int], back: str) 
 
 
 async def _refusal(call: Call, verb: actions.Verb, experiment: Experiment) -> str:
-    return verb.unfit(experiment) or await actions.refusal_of(call, verb.action, experiment)
+    return await actions.reason_of(call, verb, experiment)
 
 
 async def _done(call: Call, verb: actions.Verb, id_: int) -> Result:

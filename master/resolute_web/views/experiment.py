@@ -211,7 +211,7 @@ async def ask(call: Call, experiment: Experiment) -> web.Response:
         question=verb.question,
         symbol=verb.icon,
         button=f"{verb.label} experiment {experiment.id}",
-        reason=verb.unfit(experiment) or await actions.refusal_of(call, verb.action, experiment),
+        reason=await actions.reason_of(call, verb, experiment),
         path=f"/det/experiments/{experiment.id}/{verb.name}",
         back=f"/det/experiments/{experiment.id}",
     )

@@ -11,7 +11,7 @@ from resolute_master.api.http.call import Call
 from resolute_master.api.reading.finders import experiment_at
 from resolute_master.api.resources.experiments import patch
 from resolute_master.domain.experiment import Experiment
-from resolute_web.actions import refusal_of
+from resolute_web.actions import closed_place, refusal_of
 from resolute_web.forms import asking, read_form
 from resolute_web.page import Page, page, see
 
@@ -29,7 +29,7 @@ async def _form(call: Call, experiment: Experiment, text: str, error: str = "", 
         experiment=experiment,
         text=text,
         error=error,
-        refusal=await refusal_of(call, Action.CONTROL_EXPERIMENT, experiment),
+        refusal=closed_place(call, experiment) or await refusal_of(call, Action.CONTROL_EXPERIMENT, experiment),
         status=status,
     )
 

@@ -28,7 +28,15 @@ from resolute_web import place_actions
 from resolute_web.actions import Button, refusal_of
 from resolute_web.forms import read_form
 from resolute_web.page import Page, page, see
-from resolute_web.place_actions import PROJECT_VERBS, WORKSPACE_VERBS, PlaceVerb, buttons_of, reason_of, unfit_to_change
+from resolute_web.place_actions import (
+    PROJECT_VERBS,
+    WORKSPACE_VERBS,
+    PlaceVerb,
+    Situation,
+    buttons_of,
+    reason_of,
+    unfit_to_change,
+)
 from resolute_web.views.administration import ADMIN, NOT_REFUSED, Refused, sent, tabbed
 
 HERE = f"{ADMIN}/workspaces"
@@ -71,7 +79,8 @@ async def show(call: Call, _: None) -> web.Response:
 
 async def _shown(call: Call, refused: Refused = NOT_REFUSED) -> web.Response:
     """Pinned workspaces are first."""
-    found = [await _workspace(call, each) for each in workspaces.workspaces(call.api.engine.state)]
+    now = place_actions.situation(call)
+    found = [await _workspace(call, now, each) for each in workspaces.workspaces(now.state)]
     return await tabbed(
         call,
         "workspaces",
@@ -82,8 +91,8 @@ async def _shown(call: Call, refused: Refused = NOT_REFUSED) -> web.Response:
     )
 
 
-async def _workspace(call: Call, workspace: Workspace) -> ShownWorkspace:
-    state = call.api.engine.state
+async def _workspace(call: Call, now: Situation, workspace: Workspace) -> ShownWorkspace:
+    state = now.state
     owner, unfit = owner_of(call.api, workspace), unfit_to_change(state, workspace)
     projects = workspaces.projects(state, workspace.id)
     numbers = await call.api.store.project_numbers([project.id for project in projects])
@@ -93,13 +102,13 @@ async def _workspace(call: Call, workspace: Workspace) -> ShownWorkspace:
         pinned=place_actions.pinned(call, workspace),
         change=unfit or await refusal_of(call, Action.EDIT_WORKSPACE, workspace),
         add=unfit or await refusal_of(call, Action.CREATE_PROJECT, workspace),
-        buttons=await buttons_of(call, workspace, f"{HERE}/{workspace.id}"),
-        projects=[await _project(call, each, numbers[each.id].experiments) for each in projects],
+        buttons=await buttons_of(call, now, workspace, f"{HERE}/{workspace.id}"),
+        projects=[await _project(call, now, each, numbers[each.id].experiments) for each in projects],
     )
 
 
-async def _project(call: Call, project: Project, experiments: int) -> ShownProject:
-    state = call.api.engine.state
+async def _project(call: Call, now: Situation, project: Project, experiments: int) -> ShownProject:
+    state = now.state
     unfit = unfit_to_change(state, project)
     targets = [
         each
@@ -114,7 +123,7 @@ async def _project(call: Call, project: Project, experiments: int) -> ShownProje
         change=unfit or await refusal_of(call, Action.EDIT_PROJECT, project),
         move=unfit or await refusal_of(call, Action.MOVE_PROJECT, project) or nowhere,
         targets=targets,
-        buttons=await buttons_of(call, project, f"{PROJECTS}/{project.id}"),
+        buttons=await buttons_of(call, now, project, f"{PROJECTS}/{project.id}"),
     )
 
 
@@ -181,7 +190,7 @@ def _asking(verb: PlaceVerb, at: str, find: Finder) -> Page:
             question=verb.question,
             symbol=verb.icon,
             button=f"{verb.label} {noun}",
-            reason=await reason_of(call, verb, place),
+            reason=await reason_of(call, place_actions.situation(call), verb, place),
             path=f"{base}/{place.id}/{verb.name}",
             back=HERE,
         )

@@ -87,3 +87,15 @@ async def test_what_cannot_be_done_is_shown_with_its_reason(furnished: Browser, 
     page = await furnished.open(PLACES)
     assert "may not edit project 'a' of 'ada'" in reasons(page) and not page.has_form(f"{PROJECTS}/2/archive")
     await furnished.send(f"{PROJECTS}/2/archive", page.form("/det/logout"), status=403)
+
+
+async def test_an_experiment_of_an_archived_project_says_why_it_cannot_be_edited(furnished: Browser) -> None:
+    world = furnished.world
+    id_ = (await world.create(a_config(workspace="lab", project="a"), activate=False))["id"]
+    await world.post(f"/api/v1/experiments/{id_}/kill")
+    await world.post("/api/v1/projects/2/archive")
+    why = "project 'a' of workspace 'lab' is archived; unarchive it first (det project unarchive lab a)"
+    page = await furnished.open(f"/det/experiments/{id_}")
+    assert why in reasons(page) and not page.has_form(f"/det/experiments/{id_}/archive")
+    assert why in reasons(await furnished.open(f"/det/experiments/{id_}/notes"))
+    assert (await furnished.open(f"/det/experiments/{id_}/ask/delete")).has_form(f"/det/experiments/{id_}/delete")
