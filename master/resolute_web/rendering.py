@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from resolute_web import assets, markdown, words
+from resolute_web import assets, words
 from resolute_web.states import look_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def icon(name: str, style: str = "") -> Markup:
@@ -46,6 +48,11 @@ def json_text(value: object) -> str:
 
 @cache
 def environment() -> Environment:
+    """Imported with the first page, in its thread: a master that starts has more urgent things to import."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from resolute_web import markdown
+
     made = Environment(
         loader=FileSystemLoader(assets.HERE / "templates"),
         autoescape=True,

@@ -11,7 +11,6 @@ from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call
 from resolute_master.api.reading.finders import experiment_at
 from resolute_master.domain.experiment import Experiment
-from resolute_web.model_code import entries_of, file_of
 from resolute_web.page import HEADERS, Page
 from resolute_web.views.experiment import tabbed
 
@@ -28,6 +27,8 @@ async def _archive(call: Call, experiment: Experiment) -> bytes:
 
 
 async def code(call: Call, experiment: Experiment) -> web.Response:
+    from resolute_web.model_code import entries_of, file_of  # and with it the lexers, which no start needs
+
     archive = await _archive(call, experiment)
     entries = await asyncio.to_thread(entries_of, archive) if archive else ()
     paths = [each.path for each in entries if not each.folder]
