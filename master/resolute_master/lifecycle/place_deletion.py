@@ -79,7 +79,13 @@ def _listed(commands: Iterable[str]) -> str:
 
 def _check_no_pool_becomes_public(step: Step, workspace: Workspace) -> None:
     """A pool that only this workspace may use would accept the work of every workspace."""
-    alone = [binding.id for binding in step.all(PoolBinding) if binding.workspaces == (workspace.id,)]
+    alone = [
+        each.id
+        for each in step.all(PoolBinding)
+        if workspace.id in each.workspaces
+        and each.id in step.pools
+        and workspaces.all_deleted(step, (id_ for id_ in each.workspaces if id_ != workspace.id))
+    ]
     if alone:
         raise FailedPrecondition(
             f"workspace '{workspace.name}' is the only one that pool '{alone[0]}' is bound to, and without it the pool would "

@@ -296,10 +296,20 @@ def bind(step: Step, command: c.BindPool) -> None:
             now = bound - wanted
         case c.BindingChange.REPLACE:
             now = wanted
+    if now and all_deleted(step, now):
+        raise FailedPrecondition(
+            f"workspaceNames: pool '{command.pool}' would be bound only to workspaces that are being deleted, and then accept "
+            "the work of all; name another workspace"
+        )
     if now:
         step.put(PoolBinding(id=command.pool, workspaces=tuple(sorted(now))))
     elif binding is not None:
         step.delete(binding)
+
+
+def all_deleted(state: State, ids: Iterable[int]) -> bool:
+    """Whether each of these workspaces is being deleted."""
+    return all(need_workspace(state, id_).deletion is Deletion.DELETING for id_ in ids)
 
 
 def may_use(state: State, pool: PoolName, workspace: int) -> bool:

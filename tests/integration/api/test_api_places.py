@@ -347,6 +347,21 @@ async def test_a_pool_does_not_become_everybody_s_by_a_deletion(world: World) ->
     assert "workspace 'lab' is the only one that pool 'vision' is bound to" in text
 
 
+async def test_a_pool_is_not_left_to_workspaces_that_are_being_deleted(tmp_path: Path) -> None:
+    async with an_api(tmp_path, pools=TWO, config=POOLS) as world:  # where nothing completes a deletion
+        await furnished(world)
+        root, path = await world.login("root"), "/api/v1/resource-pools/vision/workspace-bindings"
+        both = {"resourcePoolName": "vision", "workspaceNames": ["lab", "attic"]}
+        await world.post(path, both, token=root)
+        await world.call("DELETE", "/api/v1/workspaces/2")
+        assert "workspace 'attic' is the only one" in await world.error("DELETE", "/api/v1/workspaces/3", status=400)
+        attic = {**both, "workspaceNames": ["attic"]}
+        text = await world.error("DELETE", path, attic, status=400, token=root)
+        assert "only to workspaces that are being deleted" in text
+        await world.call("DELETE", path, both, token=root)
+        await world.call("DELETE", "/api/v1/workspaces/3")
+
+
 async def test_a_deletion_that_fails_says_why_and_can_be_made_again(tmp_path: Path) -> None:
     async with at_work(tmp_path) as world, removing(world):
         agent, trial, _ = await with_checkpoints(world, tmp_path, 1)
