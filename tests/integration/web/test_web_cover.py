@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page
 
@@ -22,7 +23,7 @@ from support.chromium import a_chromium
 from support.web import Browser, a_browser, a_web
 from support.web_scene import EVERYWHERE, populate
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.asyncio(loop_scope="module")]
 
 ROOT = Path(__file__).resolve().parents[3]
 AXE = (ROOT / "tests" / "web" / "vendor" / "axe" / "axe.min.js").read_text(encoding="utf-8")
@@ -44,6 +45,13 @@ class Tab:
 
     page: Page
     complaints: list[str] = field(default_factory=list)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    """One for all tests, which have a profile each: to start it takes longer than most of them."""
+    async with a_chromium() as started:
+        yield started
 
 
 @asynccontextmanager
@@ -98,9 +106,9 @@ async def check(tab: Tab, path: str, width: int) -> list[str]:
 
 @pytest.mark.parametrize("amount", AMOUNTS)
 @pytest.mark.timeout(3600 if FULL else 240)
-async def test_every_page_is_whole_accessible_and_runs_no_text(tmp_path: Path, amount: str) -> None:
+async def test_every_page_is_whole_accessible_and_runs_no_text(tmp_path: Path, chromium: Chromium, amount: str) -> None:
     wrong: list[str] = []
-    async with a_web(tmp_path, config={"launch_error": False}) as browser, a_chromium() as chromium:
+    async with a_web(tmp_path, config={"launch_error": False}) as browser:
         more = AMOUNTS[amount]
         pages = EVERYWHERE if more is None else (await populate(browser, many=more)).pages
         chosen = sorted(selection(pages, list(AMOUNTS).index(amount)), key=lambda row: row[1:])
@@ -119,8 +127,8 @@ async def test_every_page_is_whole_accessible_and_runs_no_text(tmp_path: Path, a
     assert not wrong, "\n".join(wrong)
 
 
-async def test_pages_are_read_and_forms_sent_without_scripts(tmp_path: Path) -> None:
-    async with a_web(tmp_path, config={"launch_error": False}) as browser, a_chromium() as chromium:
+async def test_pages_are_read_and_forms_sent_without_scripts(tmp_path: Path, chromium: Chromium) -> None:
+    async with a_web(tmp_path, config={"launch_error": False}) as browser:
         scene = await populate(browser)
         async with a_tab(chromium, browser, "ada", java_script_enabled=False) as tab:
             page = tab.page
@@ -141,8 +149,8 @@ async def test_pages_are_read_and_forms_sent_without_scripts(tmp_path: Path) -> 
             await page.get_by_text("Nothing is created until").wait_for()
 
 
-async def test_the_keyboard_alone_reaches_and_leaves_everything(tmp_path: Path) -> None:
-    async with a_web(tmp_path, config={"launch_error": False}) as browser, a_chromium() as chromium:
+async def test_the_keyboard_alone_reaches_and_leaves_everything(tmp_path: Path, chromium: Chromium) -> None:
+    async with a_web(tmp_path, config={"launch_error": False}) as browser:
         await populate(browser)
         async with a_tab(chromium, browser, "ada") as tab:
             page, keys = tab.page, tab.page.keyboard
@@ -175,8 +183,8 @@ async def test_the_keyboard_alone_reaches_and_leaves_everything(tmp_path: Path) 
         assert tab.complaints == []
 
 
-async def test_an_editor_marks_the_line_that_is_wrong_while_one_types(tmp_path: Path) -> None:
-    async with a_web(tmp_path, config={"launch_error": False}) as browser, a_chromium() as chromium:
+async def test_an_editor_marks_the_line_that_is_wrong_while_one_types(tmp_path: Path, chromium: Chromium) -> None:
+    async with a_web(tmp_path, config={"launch_error": False}) as browser:
         async with a_tab(chromium, browser, "ada") as tab:
             page = tab.page
             await page.goto("/det/experiments/new")

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page, Route
 
 from resolute_master.domain.experiment import Experiment
@@ -14,10 +16,17 @@ from support.api import PASSWORD
 from support.chromium import a_chromium
 from support.web import Browser, a_web
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Chromium]:
+    """One for all tests, which have a profile each: to start it takes longer than most of them."""
+    async with a_chromium() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def served(tmp_path: Path) -> AsyncIterator[Browser]:
     async with a_web(tmp_path, config={"launch_error": False}) as made:
         yield made
@@ -29,14 +38,14 @@ def complaints() -> list[str]:
     return []
 
 
-@pytest.fixture
-async def tab(complaints: list[str]) -> AsyncIterator[Page]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def tab(chromium: Chromium, complaints: list[str]) -> AsyncIterator[Page]:
     """A tab of a new profile; fails the test at its end for what the console complained of."""
-    async with a_chromium() as chromium:
-        page = await chromium.new_page()
-        page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        yield page
+    page = await chromium.new_page()
+    page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    await page.close()  # and its profile
     assert complaints == []
 
 
