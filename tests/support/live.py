@@ -175,7 +175,7 @@ class LiveCluster:
 
     def machines(self) -> list[psutil.Process]:
         """The living machines' own processes."""
-        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", self.machine_program]]
+        return self._of_cluster(self.machine_program)
 
     def working_machines(self) -> list[psutil.Process]:
         """Those on which a task runs."""
@@ -186,11 +186,11 @@ class LiveCluster:
         return [machine for machine in self.machines() if machine.pid in at_work]
 
     def agents(self) -> list[psutil.Process]:
-        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", self.agent_program]]
+        return self._of_cluster(self.agent_program)
 
     def tasks(self) -> list[psutil.Process]:
         """The training programs, not the shells and launchers around them."""
-        return [p for p in self._of_cluster() if _command(p)[1:3] == ["-m", self.task_program]]
+        return self._of_cluster(self.task_program)
 
     def lost_machines(self) -> frozenset[str]:
         """Machines that did not end because they were told to, by the cloud's own word."""
@@ -204,11 +204,15 @@ class LiveCluster:
     def pool_roots(self) -> list[Path]:
         return sorted((self.directory / "state" / "pools").glob("*"))
 
-    def _of_cluster(self) -> list[psutil.Process]:
+    def _of_cluster(self, program: str = "") -> list[psutil.Process]:
+        """All, or those of a program. Tests ask ten times a second: what a command line answers needs no variables."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                told = " ".join([*_command(process), *process.environ().values()])
+                command = _command(process)
+                if program and command[1:3] != ["-m", program]:
+                    continue
+                told = " ".join([*command, *process.environ().values()])
                 if str(self.directory) in told and process.pid not in (os.getpid(), self.master and self.master.pid):
                     found.append(process)
         return found
