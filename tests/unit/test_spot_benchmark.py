@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 from benchmarks import spot, spot_optimum
+from benchmarks.spot_mix import mix
 from benchmarks.spot_series import Region, Series, regions, synthetic
-from benchmarks.spot_world import World
+from benchmarks.spot_world import ON_DEMAND_PRICE, SPOT_PRICE, World
 
 TICK_S = 195.0
 SEEDS = range(6)
@@ -127,3 +128,24 @@ def test_without_traces_the_series_are_synthetic_and_the_rows_say_so() -> None:
 def test_a_folder_without_traces_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="RESOLUTE_TRACES"):
         regions({"RESOLUTE_TRACES": str(tmp_path)})
+
+
+def test_a_mix_pays_for_spot_alone_while_there_is_some_and_for_what_outages_force() -> None:
+    ticks, tick_s = 2_000, 195.0
+    always = Region(name="r", zones=(Series(zone="z", tick_s=tick_s, up=(True,) * ticks),))
+    found = mix(always, jobs=8, days=0.1)
+    assert (found.forced, found.cost_ratio) == (0.0, 1.0)
+    # From the second hour on there is nothing for two hours.
+    up = tuple(not 3_600.0 <= tick * tick_s < 10_800.0 for tick in range(ticks))
+    found = mix(Region(name="r", zones=(Series(zone="z", tick_s=tick_s, up=up),)), jobs=8, days=0.1)
+    busy = found.on_demand.busy_slots
+    at = [up[int(second // tick_s)] for second in range(int(busy[-1][0]) + 1)]
+    slots = [0.0] * len(at)
+    for (from_s, count), (until_s, _) in pairwise(busy):
+        for second in range(round(from_s), round(until_s)):
+            slots[second] = count
+    slot_hours = sum(count for count, there in zip(slots, at, strict=True) if not there) / 3600.0
+    assert slot_hours > 0.5
+    assert found.forced == pytest.approx(slot_hours * (ON_DEMAND_PRICE - SPOT_PRICE), rel=0.01)
+    assert found.spot.figures.wait_max_s > found.both.figures.wait_max_s
+    assert [row.met for row in found.rows()] == [found.cost_ratio <= 1.15, found.wait_ratio <= 1.5]
