@@ -215,7 +215,8 @@ def refuse_lost_state(account: Account, terraform: Terraform, cluster_id: str, *
     """Before `remove_orphans` of an `up`: a state that holds nothing makes orphans of all that a cluster has.
 
     An interrupted first run leaves parts that are recorded nowhere, and never a machine or a database with what people have
-    stored. `seen` says whether this directory has run `up` for the cluster before. Raises `InvalidInput`.
+    stored: by then there is a whole copy of its state (`state_copy`). `seen` says whether this directory has run `up` for the
+    cluster before. Raises `InvalidInput`.
     """
     if any(not each.startswith("data.") and ".data." not in each for each in terraform.resources()):
         return

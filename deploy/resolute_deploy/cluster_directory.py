@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ class ClusterDirectory:
         kept = dict(backend) if backend else {"local": {"path": str(self.state)}}
         (self.module / "backend.tf.json").write_text(json.dumps({"terraform": {"backend": kept}}, indent=2))
         (self.module / "terraform.tfvars.json").write_text(json.dumps(values, indent=2, sort_keys=True))
-        terraform = find_terraform(self.module, environ)
+        terraform = replace(find_terraform(self.module, environ), state_file=None if backend else self.state)
         locked = source / "root" / LOCK
         if locked.exists() and terraform.program.name == "terraform":  # tofu takes its providers from another registry
             shutil.copy(locked, self.module / LOCK)

@@ -87,6 +87,7 @@ class Deploy:
         given["region"] = account.region
         terraform = self._prepared(cli, args, cluster, given)
         if not args.dry_run:
+            terraform.wait_for_earlier_run(cli.render.note)
             refuse_lost_state(account, terraform, cluster.cluster_id, seen=bool(before))
             cluster.keep_state_bucket(state_bucket)
             cluster.keep({name: value for name, value in given.items() if not (own and name == "wheel")})

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from resolute.errors import InvalidInput, ResoluteError
+from resolute_deploy import state_copy
 
 OLDEST = (1, 6)
 PROGRAMS = ("terraform", "tofu")
@@ -43,6 +44,8 @@ class Terraform:
     version: tuple[int, ...]
     directory: Path
     environ: Mapping[str, str]
+    state_file: Path | None = None
+    """None where the state is in a bucket."""
 
     def init(self, *, reconfigure: bool = True) -> None:
         self._checked("init", "-input=false", "-no-color", *(["-reconfigure"] if reconfigure else []))
@@ -125,6 +128,8 @@ class Terraform:
                         problems.append(locked or _diagnostic(event))
                     step = _step(event)
                     if step is not None:
+                        if self.state_file is not None:
+                            state_copy.keep(self.state_file)
                         told(step)
             except KeyboardInterrupt:
                 # Terraform ends what it has begun, and writes its state.
@@ -137,13 +142,15 @@ class Terraform:
             )
 
     def wait_for_earlier_run(self, told: Callable[[str], None]) -> None:
-        """Returns when no Terraform works on this directory that a killed program has left behind."""
+        """Returns when no Terraform works on this directory that a killed program has left behind, with its state whole."""
         with self._run_lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 told("waiting for the Terraform of an earlier run, which still works")
                 fcntl.flock(lock, fcntl.LOCK_EX)
+            if self.state_file is not None and state_copy.restore(self.state_file):
+                told("the state was cut off while Terraform wrote it; its last whole copy is used")
 
     def _run_lock(self) -> TextIO:
         return (self.directory / "run.lock").open("w")
