@@ -55,6 +55,19 @@ def test_what_was_killed_is_taken_away_without_a_second_up(google: GooglePerson,
     assert google.project.remaining() == []
 
 
+def test_a_state_that_was_cut_off_goes_on_from_its_copy(google: GooglePerson) -> None:
+    """As of a Terraform that was killed after it had emptied the file and before it wrote it."""
+    person = Person("gcp", google.det)
+    person.run(*up(google))
+    (database,) = google.project.of("google_sql_database_instance")
+    (person.module.parent / "terraform.tfstate").write_bytes(b"")
+    assert "its last whole copy is used" in person.run(*up(google))
+    assert google.project.of("google_sql_database_instance") == [database], "what it holds is not lost"
+    assert "Nothing would change" in person.run(*SAME)
+    assert "nothing else of it is left" in person.run(*DOWN)
+    assert google.project.remaining() == []
+
+
 def test_parts_of_recorded_resources_that_are_not_recorded(google: GooglePerson) -> None:
     person = Person("gcp", google.det)
     made = person.run(*up(google))
