@@ -18,6 +18,7 @@ import pytest_asyncio
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import Page
 
+from resolute_master.store.sql import SqlStore
 from support.api import PASSWORD
 from support.chromium import a_chromium
 from support.web import Browser, a_browser, a_web
@@ -108,7 +109,9 @@ async def check(tab: Tab, path: str, width: int) -> list[str]:
 @pytest.mark.timeout(3600 if FULL else 240)
 async def test_every_page_is_whole_accessible_and_runs_no_text(tmp_path: Path, chromium: Chromium, amount: str) -> None:
     wrong: list[str] = []
-    async with a_web(tmp_path, config={"launch_error": False}) as browser:
+    # The store in memory looks at each row for each row.
+    store = await SqlStore.open(f"sqlite:///{tmp_path}/master.db") if FULL else None
+    async with a_web(tmp_path, config={"launch_error": False}, store=store) as browser:
         more = AMOUNTS[amount]
         pages = EVERYWHERE if more is None else (await populate(browser, many=more)).pages
         chosen = sorted(selection(pages, list(AMOUNTS).index(amount)), key=lambda row: row[1:])
