@@ -55,28 +55,24 @@ class PlaceVerb:
 
 def unfit_to_change(state: ClusterState, place: Place) -> str:
     """Why its settings cannot be changed."""
-    if place.immutable:
-        return FIXED
-    if _deleting(place):
-        return BEING_DELETED
-    if _within_archived(state, place):
-        return "Its workspace is archived: unarchive that first."
-    return "It is archived: unarchive it first." if place.archived else ""
+    return _unfit_to_archive(state, place) or ("It is archived: unarchive it first." if place.archived else "")
 
 
-def _unfit_to_archive(now: Situation, place: Place) -> str:
+def _unfit_to_archive(state: ClusterState, place: Place) -> str:
+    within = "Its workspace is archived: unarchive that first." if _within_archived(state, place) else ""
+    return _settled(place) or within
+
+
+def _settled(place: Place) -> str:
+    """Why nothing can be done to it, whatever its workspace is."""
     if place.immutable:
         return FIXED
-    if _deleting(place):
-        return BEING_DELETED
-    return "Its workspace is archived: unarchive that first." if _within_archived(now.state, place) else ""
+    return BEING_DELETED if place.deletion is Deletion.DELETING else ""
 
 
 def _unfit_to_delete(now: Situation, place: Place) -> str:
-    if place.immutable:
-        return FIXED
-    if _deleting(place):
-        return BEING_DELETED
+    if settled := _settled(place):
+        return settled
     projects = workspaces.projects(now.state, place.id) if isinstance(place, Workspace) else (place,)
     count = sum(now.running.get(project.id, 0) for project in projects)
     if not count:
@@ -90,35 +86,37 @@ def _within_archived(state: ClusterState, place: Place) -> bool:
     return isinstance(place, Project) and workspaces.need_workspace(state, place.workspace_id).archived
 
 
-def _deleting(place: Place) -> bool:
-    return place.deletion is Deletion.DELETING
-
-
 def pinned(call: Call, place: Workspace) -> bool:
     return place.id in api_workspaces.pins_of(call)
+
+
+def _archiving(action: Action, archive: Do, unarchive: Do) -> tuple[PlaceVerb, PlaceVerb]:
+    return (
+        PlaceVerb(
+            name="archive",
+            label="Archive",
+            icon="archive",
+            action=action,
+            do=archive,
+            fits=lambda place: not place.archived,
+            unfit=lambda now, place: _unfit_to_archive(now.state, place),
+        ),
+        PlaceVerb(
+            name="unarchive",
+            label="Unarchive",
+            icon="archive-restore",
+            action=action,
+            do=unarchive,
+            fits=lambda place: place.archived,
+            unfit=lambda now, place: _unfit_to_archive(now.state, place),
+        ),
+    )
 
 
 WORKSPACE_VERBS: Sequence[PlaceVerb] = (
     PlaceVerb(name="pin", label="Pin", icon="tag", action=Action.PIN_WORKSPACE, do=api_workspaces.pin),
     PlaceVerb(name="unpin", label="Unpin", icon="tag", action=Action.PIN_WORKSPACE, do=api_workspaces.unpin),
-    PlaceVerb(
-        name="archive",
-        label="Archive",
-        icon="archive",
-        action=Action.EDIT_WORKSPACE,
-        do=api_workspaces.archive,
-        fits=lambda place: not place.archived,
-        unfit=_unfit_to_archive,
-    ),
-    PlaceVerb(
-        name="unarchive",
-        label="Unarchive",
-        icon="archive-restore",
-        action=Action.EDIT_WORKSPACE,
-        do=api_workspaces.unarchive,
-        fits=lambda place: place.archived,
-        unfit=_unfit_to_archive,
-    ),
+    *_archiving(Action.EDIT_WORKSPACE, api_workspaces.archive, api_workspaces.unarchive),
     PlaceVerb(
         name="delete",
         label="Delete",
@@ -131,24 +129,7 @@ WORKSPACE_VERBS: Sequence[PlaceVerb] = (
 )
 
 PROJECT_VERBS: Sequence[PlaceVerb] = (
-    PlaceVerb(
-        name="archive",
-        label="Archive",
-        icon="archive",
-        action=Action.EDIT_PROJECT,
-        do=api_projects.archive,
-        fits=lambda place: not place.archived,
-        unfit=_unfit_to_archive,
-    ),
-    PlaceVerb(
-        name="unarchive",
-        label="Unarchive",
-        icon="archive-restore",
-        action=Action.EDIT_PROJECT,
-        do=api_projects.unarchive,
-        fits=lambda place: place.archived,
-        unfit=_unfit_to_archive,
-    ),
+    *_archiving(Action.EDIT_PROJECT, api_projects.archive, api_projects.unarchive),
     PlaceVerb(
         name="delete",
         label="Delete",
