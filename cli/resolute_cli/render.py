@@ -147,6 +147,8 @@ class Renderer:
         self.format: str | None = None
         self._color = color
         self._pinned = ""
+        self._above_bar: Callable[[str], None] | None = None
+        """Writes a line above the bar of `progress`; None where none is drawn."""
         self._writing = threading.RLock()
 
     # ------------------------------------------------------------------------------------------------------ results
@@ -249,6 +251,9 @@ class Renderer:
 
     def status(self, text: str) -> None:
         """What a command that takes long does now; on the error stream, also where no terminal is: a log is read later."""
+        if self._above_bar is not None:
+            self._above_bar(printable.lines(text))
+            return
         self.err.write(printable.lines(text) + "\n")
         self.err.flush()
 
@@ -277,7 +282,11 @@ class Renderer:
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), *what)
         with Progress(*columns, console=Console(file=self.err), transient=True) as bar:
             task = bar.add_task(printable.one_line(description), total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total or None)
+            self._above_bar = lambda text: bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            try:
+                yield lambda done, total: bar.update(task, completed=done, total=total or None)
+            finally:
+                self._above_bar = None
 
     def _drawn_table(self, columns: Sequence[str], rows: Sequence[Row], title: str | None) -> None:
         from resolute.clock import SystemClock

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -24,29 +24,6 @@ if TYPE_CHECKING:
 
 MOST_PROCESSES, LONGEST_S = 64, 86_400.0
 SIMULATOR = ("the simulator", "cli,master")
-COLUMNS = (
-    "Policy",
-    "Cost",
-    "Bound",
-    "Excess",
-    "Boot",
-    "Empty",
-    "Half-Empty",
-    "Mean Wait",
-    "Median Wait",
-    "90% Wait",
-    "Longest Wait",
-    "JCT",
-    "Used",
-    "Goodput",
-    "Cut",
-    "Launches",
-    "Jobs",
-    "Late",
-    "Decided In",
-    "Digest",
-)
-
 DEFAULTS = {
     "seed": 0,
     "boot": 180.0,
@@ -58,7 +35,18 @@ DEFAULTS = {
 }
 """Of a simulation; times in seconds. The parser leaves None instead, so that given options are known."""
 
-OF_A_SIMULATION = ("pool", "jobs", "spot", "policy", "resource_pool", "first_day", "last_day", "html", *DEFAULTS)
+OF_A_SIMULATION = (
+    "pool",
+    "jobs",
+    "spot",
+    "policy",
+    "resource_pool",
+    "first_day",
+    "last_day",
+    "html",
+    "frontier",
+    *DEFAULTS,
+)
 """Flags that mean nothing to a recorded journal."""
 
 
@@ -76,11 +64,14 @@ def simulate(cli: Invocation, args: argparse.Namespace) -> int:
     _check_outputs(args)
     setting = compare.setting_of(request)
     with cli.render.progress("jobs", counted=True) as progress:
-        reports = compare.compare(
-            setting, request.policies, processes=request.processes, tell=cli.render.status, progress=progress
+        found = compare.simulate_all(
+            compare.variants_of(request, setting), request.processes, tell=cli.render.status, progress=progress
         )
-    report: dict[str, Any] = compare.as_json(request, setting, reports)
+    reports, settings = compare.split(request, found)
+    report: dict[str, Any] = compare.as_json(request, setting, reports, settings)
     _table(cli, report)
+    if settings:
+        _frontier_table(cli, report)
     if args.json is not None:
         _write("--json", args.json, json.dumps(report, indent=2) + "\n")
     if args.html is not None:
@@ -89,7 +80,7 @@ def simulate(cli: Invocation, args: argparse.Namespace) -> int:
         )
         with loading(*SIMULATOR):
             from resolute_sim.twin.page import page
-        _write("--html", args.html, page(f"Pool {setting.pool.name}, simulated", subtitle, reports))
+        _write("--html", args.html, page(f"Pool {setting.pool.name}, simulated", subtitle, reports, settings))
     return 0
 
 
@@ -112,6 +103,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="resolute (the default), determined, static, cheapest, packing; may be given again",
+    )
+    parser.add_argument(
+        "--frontier",
+        action="store_true",
+        help="show cost and waiting under other values of max_idle_cost and consolidation, too",
     )
     parser.add_argument("--seed", type=int, help="of everything that is left to chance (default 0)")
     parser.add_argument(
@@ -147,7 +143,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _check_journal_alone(args: argparse.Namespace) -> None:
     """A recorded journal brings its own jobs and machines: what would be ignored is refused."""
     for flag in OF_A_SIMULATION:
-        if getattr(args, flag) not in (None, []):
+        given = getattr(args, flag)
+        if given is not None and given is not False and given != []:
             raise UsageError(
                 f"--{flag.replace('_', '-')} does not go with --journal, which runs again what was recorded; leave one of them out"
             )
@@ -186,6 +183,7 @@ def _request(module: ModuleType, args: argparse.Namespace) -> Request:
             notice_s=args.notice,
         ),
         processes=args.processes,
+        frontier=args.frontier,
     )
     return request
 
@@ -203,38 +201,85 @@ def _check_outputs(args: argparse.Namespace) -> None:
             )
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise InvalidInput(f"{flag}: {path} cannot be written (no permission); name another file")
+        for given, source in (("--pool", args.pool), ("--jobs", args.jobs), *(("--spot", each) for each in args.spot)):
+            if path.resolve() == source.resolve():
+                raise InvalidInput(
+                    f"{flag}: {path} is the file of {given}, and would be overwritten; name another file"
+                )
     if args.json is not None and args.html is not None and args.json.resolve() == args.html.resolve():
         raise InvalidInput(f"--html: {args.html} is the file of --json, too; give each its own")
 
 
 def _table(cli: Invocation, report: Mapping[str, Any]) -> None:
-    rows = [_row(name, figures) for name, figures in report["policies"].items()]
-    cli.render.table(COLUMNS, rows, report)
+    """One column a policy: more than one screen is wide would not fit the other way round."""
+    policies: Mapping[str, Mapping[str, Any]] = report["policies"]
+    rows = [(title, *(shown(figures) for figures in policies.values())) for title, shown in ROWS]
+    cli.render.table(("Figure", *policies), rows, report)
 
 
-def _row(policy: str, figures: Mapping[str, Any]) -> tuple[object, ...]:
-    return (
-        policy,
-        f"{figures['cost']:.2f}",
-        f"{figures['cost_lower_bound']:.2f}",
-        percent_text(figures["excess"]),
-        percent_text(figures["cost_boot"] / figures["cost"] if figures["cost"] else 0.0),
-        percent_text(figures["cost_empty"] / figures["cost"] if figures["cost"] else 0.0),
-        percent_text(figures["cost_half_empty"] / figures["cost"] if figures["cost"] else 0.0),
-        duration_text(figures["wait_mean_s"]),
-        duration_text(figures["wait_median_s"]),
-        duration_text(figures["wait_p90_s"]),
-        duration_text(figures["wait_max_s"]),
-        f"{figures['jct_ratio']:.4f}",
-        percent_text(figures["utilisation"]),
-        percent_text(figures["goodput"]),
-        figures["interruptions"],
-        figures["launches"],
-        figures["jobs_completed"],
-        figures["deadlines_missed"],
-        duration_text(figures["decision_cpu_s"]),
-        figures["digest"][:12],
-    )
+def _frontier_table(cli: Invocation, report: Mapping[str, Any]) -> None:
+    rows = [
+        (
+            each["setting"],
+            _money("cost")(each),
+            percent_text(each["excess"]),
+            duration_text(each["wait_mean_s"]),
+            duration_text(each["wait_p90_s"]),
+            "yes" if each["on_frontier"] else "no",
+        )
+        for each in report["frontier"]
+    ]
+    columns = ("Setting", "Cost", "Excess", "Mean Wait", "90% Wait", "On Frontier")
+    cli.render.table(columns, rows, report, title="Frontier: other settings of the pool")
+
+
+def _money(key: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda figures: f"{figures[key]:,.2f}"
+
+
+def _share(key: str) -> Callable[[Mapping[str, Any]], str]:
+    """Of the cost."""
+    return lambda figures: percent_text(figures[key] / figures["cost"] if figures["cost"] else 0.0)
+
+
+def _percent(key: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda figures: percent_text(figures[key])
+
+
+def _time(key: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda figures: duration_text(figures[key])
+
+
+def _count(key: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda figures: f"{figures[key]:,}"
+
+
+ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
+    ("Cost", _money("cost")),
+    ("Lower Bound", _money("cost_lower_bound")),
+    ("Excess", _percent("excess")),
+    ("Useful, of Cost", _share("cost_useful")),
+    ("Repeated", _share("cost_repeated")),
+    ("Boot", _share("cost_boot")),
+    ("Empty", _share("cost_empty")),
+    ("Half-Empty", _share("cost_half_empty")),
+    ("Mean Wait", _time("wait_mean_s")),
+    ("Median Wait", _time("wait_median_s")),
+    ("90% Wait", _time("wait_p90_s")),
+    ("Longest Wait", _time("wait_max_s")),
+    ("JCT Ratio", lambda figures: f"{figures['jct_ratio']:.4f}"),
+    ("Utilisation", _percent("utilisation")),
+    ("Goodput", _percent("goodput")),
+    ("Interruptions", _count("interruptions")),
+    ("Launches", _count("launches")),
+    ("Jobs Completed", _count("jobs_completed")),
+    ("Jobs Failed", _count("jobs_failed")),
+    ("Jobs Stopped", _count("jobs_stopped")),
+    ("Deadlines Missed", _count("deadlines_missed")),
+    ("Decision CPU", _time("decision_cpu_s")),
+    ("Digest", lambda figures: str(figures["digest"][:10])),
+)
+"""A figure's title, and how it is shown. docs/simulation.md defines the figures."""
 
 
 def _replay(cli: Invocation, args: argparse.Namespace) -> int:

@@ -82,6 +82,7 @@ def figures_of(
     waits = sorted(work.waited_s for work in works)
     split = split_of(works, bills)
     completed = [work for work in works if work.fate is Fate.COMPLETED]
+    run_s = sum(work.length_s for work in completed)
     in_all_s = sum((work.ended_s or 0.0) - work.submit_s for work in completed)
     return Figures(
         cost=cost,
@@ -97,7 +98,7 @@ def figures_of(
         wait_p90_s=_nearest_rank(waits, 90),
         wait_p95_s=_nearest_rank(waits, 95),
         wait_max_s=waits[-1],
-        jct_ratio=in_all_s / max(1e-9, sum(work.length_s for work in completed)),
+        jct_ratio=in_all_s / run_s if run_s else 0.0,
         utilisation=held_slot_s / paid_slot_s if paid_slot_s else 0.0,
         goodput=useful_slot_s / held_slot_s if held_slot_s else 1.0,
         interruptions=sum(work.interruptions for work in works),

@@ -10,6 +10,7 @@ from typing import Any
 
 from resolute_provisioner.model import Cause
 from resolute_sim.twin.figures import Report, Span
+from resolute_sim.twin.frontier import frontier_of
 
 MEANINGS: Mapping[str, str] = {
     "cost": "what all machines cost, from launch to end",
@@ -42,7 +43,12 @@ TAKEN = "#c0392b"
 TAKEN_BACK = ("taken back", Cause.NOTICE.value)
 """Whether its time ran out, or it was given back at once when its work had saved and left."""
 COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#8d6a9f")
-WIDTH, HEIGHT, MARGIN = 960, 220, 46
+WIDTH, HEIGHT, MARGIN = 640, 240, 56
+"""Of a plot, in the units of its drawing. The margin holds the labels in the size that a narrow screen gives them."""
+TIMELINE = 960
+"""Width of a timeline."""
+LABEL, LETTER = 16.0, 9.0
+"""Height of a label and width of its letters, at most."""
 POINTS = 900
 """More points than pixels show nothing more."""
 ROWS = 400
@@ -57,20 +63,26 @@ th:first-child, td:first-child { text-align: left; }
 td.why { text-align: left; color: #888; font-size: 13px; }
 td.digest { font-family: ui-monospace, monospace; font-size: 12px; }
 .wide { overflow-x: auto; }
-svg { width: 100%; min-width: 620px; height: auto; display: block; }
+svg { width: 100%; height: auto; display: block; }
+svg.plot { max-width: 760px; }
+svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
 @media (max-width: 700px) {
   body { margin: 1rem auto; }
   td.why { display: none; }
+  td, th { padding: .3rem .35rem; font-size: 13px; }
+  th:first-child, td:first-child { position: sticky; left: 0; background: Canvas; }
   h1, p { overflow-wrap: anywhere; }
   h1 { font-size: 1.4rem; }
+  svg.plot text { font-size: 16px; }
+  svg.timeline text { font-size: 24px; }
 }
-svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
 .legend span { display: inline-block; margin-right: 1.2rem; }
 .legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; vertical-align: -1px; }
 """
 
 
-def page(title: str, subtitle: str, reports: Sequence[Report]) -> str:
+def page(title: str, subtitle: str, reports: Sequence[Report], settings: Sequence[Report] = ()) -> str:
+    """`settings` are the pool under other settings, for the frontier."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -81,8 +93,9 @@ def page(title: str, subtitle: str, reports: Sequence[Report]) -> str:
         "<h2>Figures</h2>",
         _table(reports),
         "<h2>Cost and waiting</h2>",
-        _trade(reports),
-        "<h2>Waiting times</h2><p>Share of the jobs that waited at most so long.</p>",
+        _trade([_mark(report, colour) for report, colour in zip(reports, _colours(reports), strict=True)]),
+        *_frontier(settings),
+        "<h2>Waiting times</h2><p>Share of the jobs whose wait was not longer.</p>",
         _waits(reports),
     ]
     for report, colour in zip(reports, _colours(reports), strict=True):
@@ -141,21 +154,21 @@ class _Axes:
         return MARGIN + wide * x / self._x_most, HEIGHT - MARGIN - high * min(1.0, y / self._y_most)
 
     def drawn(self, inside: str) -> str:
-        lines = [f'<div class="wide"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+        lines = [f'<div class="wide"><svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
         for part in range(5):
             x, y = self._x_most * part / 4, self._y_most * part / 4
             left, bottom = self.at(x, 0.0)
             start, level = self.at(0.0, y)
-            lines.append(f'<text x="{left:.1f}" y="{bottom + 16:.1f}" text-anchor="middle">{_tick(x)}</text>')
+            lines.append(f'<text x="{left:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{_tick(x)}</text>')
             lines.append(f'<text x="{start - 6:.1f}" y="{level + 4:.1f}" text-anchor="end">{_tick(y)}</text>')
             lines.append(
                 f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{level:.1f}" y2="{level:.1f}" stroke="var(--line)"/>'
             )
         right, bottom = self.at(self._x_most, 0.0)
         lines.append(
-            f'<text x="{right:.1f}" y="{bottom + 32:.1f}" text-anchor="end">{html.escape(self._units[0])}</text>'
+            f'<text x="{right:.1f}" y="{bottom + 40:.1f}" text-anchor="end">{html.escape(self._units[0])}</text>'
         )
-        lines.append(f'<text x="{MARGIN - 34}" y="{MARGIN - 14}">{html.escape(self._units[1])}</text>')
+        lines.append(f'<text x="4" y="{MARGIN - 18}">{html.escape(self._units[1])}</text>')
         return "".join((*lines, inside, "</svg></div>"))
 
 
@@ -173,45 +186,90 @@ def _tick(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def _trade(reports: Sequence[Report]) -> str:
-    """A policy that costs many times the others, as a static fleet does, stands at the edge with its figures: the plot is of the
-    others."""
-    costs, waits = ([value(report) for report in reports] for value in (_excess, _wait))
-    most_cost, most_wait = _scale(costs), _scale(waits)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A point of the plot of cost and waiting; `excess` in percent, `wait_s` the mean."""
+
+    name: str
+    excess: float
+    wait_s: float
+    colour: str
+
+
+def _mark(report: Report, colour: str) -> Mark:
+    figures = report.figures
+    return Mark(name=report.policy, excess=100.0 * figures.excess, wait_s=figures.wait_mean_s, colour=colour)
+
+
+def _trade(marks: Sequence[Mark], line: Sequence[Mark] = ()) -> str:
+    """Excess cost against mean wait. A mark that lies far from the others, such as a static fleet, is drawn at the edge with its
+    figures, and the scale is that of the others. `line` joins some of them."""
+    most_cost, most_wait = _scale([mark.excess for mark in marks]), _scale([mark.wait_s for mark in marks])
     axes = _Axes(1.15 * most_cost, 1.25 * most_wait, "excess cost, %", "mean wait, s")
-    marks: list[str] = []
-    for report, colour, cost, wait in zip(reports, _colours(reports), costs, waits, strict=True):
-        beyond = cost > most_cost or wait > most_wait
-        x, y = axes.at(min(cost, 1.15 * most_cost), min(wait, 1.25 * most_wait))
-        words = f"{report.policy}: {cost:,.0f} %, {wait:,.0f} s, beyond the plot" if beyond else report.policy
-        left = beyond or x > WIDTH - 3 * MARGIN
-        marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour}"/>')
-        place = f'x="{x - 8 if left else x + 8:.1f}" y="{y + 4:.1f}" text-anchor="{"end" if left else "start"}"'
-        marks.append(f"<text {place}>{html.escape(words)}</text>")
-    return axes.drawn("".join(marks))
+    drawn = []
+    if len(line) > 1:
+        drawn.append(_line(axes, [(mark.excess, mark.wait_s) for mark in line], line[0].colour))
+    at = {mark.name: axes.at(min(mark.excess, 1.15 * most_cost), min(mark.wait_s, 1.25 * most_wait)) for mark in marks}
+    places = [(x - 5.0, x + 5.0, y + 4.0) for x, y in at.values()]
+    for mark in sorted(marks, key=lambda mark: (-at[mark.name][1], mark.name)):
+        x, y = at[mark.name]
+        beyond = mark.excess > most_cost or mark.wait_s > most_wait
+        words = f"{mark.name}: {mark.excess:,.0f} %, {mark.wait_s:,.0f} s" if beyond else mark.name
+        drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{mark.colour}"/>')
+        drawn.append(_label(words, x, y, places))
+    return axes.drawn("".join(drawn))
 
 
-def _excess(report: Report) -> float:
-    return 100.0 * report.figures.excess
-
-
-def _wait(report: Report) -> float:
-    return report.figures.wait_mean_s
+def _label(words: str, x: float, y: float, places: list[tuple[float, float, float]]) -> str:
+    """Beside a mark, and above the `places` (left, right, height) of marks and labels that it would cover."""
+    wide = LETTER * len(words)
+    to_left = x + 8 + wide > WIDTH
+    left, right = (x - 8 - wide, x - 8) if to_left else (x + 8, x + 8 + wide)
+    height = y + 4
+    for other_left, other_right, other in sorted(places, key=lambda place: -place[2]):
+        if left < other_right and other_left < right and abs(height - other) < LABEL:
+            height = other - LABEL
+    places.append((left, right, height))
+    place = f'x="{right if to_left else left:.1f}" y="{height:.1f}" text-anchor="{"end" if to_left else "start"}"'
+    return f"<text {place}>{html.escape(words)}</text>"
 
 
 FAR = 4.0
-"""What is more than so many times the next smaller value lies outside of a plot."""
+"""A value that is more than this many times the next smaller one lies outside of a plot."""
 
 
 def _scale(values: Sequence[float]) -> float:
     """The largest of the values that lie together."""
     ordered = sorted(values)
-    most = ordered[0]
-    for value in ordered[1:]:
-        if most > 0.0 and value > FAR * most:
-            break
-        most = value
-    return most
+    while len(ordered) > 1 and ordered[-2] > 0.0 and ordered[-1] > FAR * ordered[-2]:
+        ordered.pop()
+    return ordered[-1]
+
+
+# -- frontier ------------------------------------------------------------------------------------------------------------
+
+
+def _frontier(settings: Sequence[Report]) -> list[str]:
+    """A table of the settings, and a plot of those on the frontier."""
+    if not settings:
+        return []
+    best = frontier_of(settings)
+    rows = ["<tr><th>setting</th><th>cost</th><th>excess</th><th>mean wait, s</th><th>90 % wait, s</th></tr>"]
+    for report in settings:
+        figures = report.figures
+        cells = (figures.cost, figures.excess, figures.wait_mean_s, figures.wait_p90_s)
+        name = html.escape(report.policy) + ("" if report in best else ", not on the frontier")
+        rows.append(f"<tr><td>{name}</td>{''.join(f'<td>{_shown(cell)}</td>' for cell in cells)}</tr>")
+    marks = [_mark(report, COLOURS[0]) for report in best]
+    return [
+        "<h2>Frontier</h2><p>The pool under other settings. Those on the line cost less or let jobs wait less than every other "
+        "setting of the table.</p>",
+        f'<div class="wide"><table>{"".join(rows)}</table></div>',
+        _trade(marks, marks),
+    ]
+
+
+# -- waiting times and slots ---------------------------------------------------------------------------------------------
 
 
 def _waits(reports: Sequence[Report]) -> str:
@@ -295,21 +353,21 @@ def _timeline(report: Report, colour: str) -> str:
         return "<p>No machine was launched.</p>"
     last_s = max(span.ended_s for span in spans) or 1.0
     row = max(1.5, min(14.0, 700 / len(spans)))
-    high = row * len(spans) + 24
-    lines = [f'<div class="wide"><svg viewBox="0 0 {WIDTH} {high:.0f}" role="img">']
+    high = row * len(spans) + 34
+    lines = [f'<div class="wide"><svg class="timeline" viewBox="0 0 {TIMELINE} {high:.0f}" role="img">']
     for number, span in enumerate(spans):
         lines.extend(_bars(span, number * row, row, last_s, colour))
     for part in range(5):
-        x = (WIDTH - 1) * part / 4
+        x = (TIMELINE - 1) * part / 4
         anchor = ("start", "middle", "middle", "middle", "end")[part]
         lines.append(
-            f'<text x="{x:.0f}" y="{high - 6:.0f}" text-anchor="{anchor}">day {last_s * part / 4 / 86_400:.1f}</text>'
+            f'<text x="{x:.0f}" y="{high - 8:.0f}" text-anchor="{anchor}">day {last_s * part / 4 / 86_400:.1f}</text>'
         )
     return "".join((*lines, "</svg></div>"))
 
 
 def _bars(span: Span, top: float, row: float, last_s: float, colour: str) -> Iterator[str]:
-    scale = (WIDTH - 1) / last_s
+    scale = (TIMELINE - 1) / last_s
     thick = row * (0.35 + 0.55 * min(8, span.slots) / 8)
     joined_s = span.ended_s if span.joined_s is None else span.joined_s
     fill = TAKEN if span.cause in TAKEN_BACK else colour

@@ -58,8 +58,11 @@ def test_a_job_may_have_a_deadline_a_workspace_and_a_limit(tmp_path: Path) -> No
         (HEAD + "1,0,5,0,a\n", "column slots: must be a whole number, 1 to 100000, and is '0'"),
         (HEAD + "1,0,5,1.5,a\n", "column slots"),
         (HEAD + ",0,5,1,a\n", "column job_id: must not be empty"),
-        (HEAD + "1,0,5,1,a\n1,0,5,1,a\n", "row 3, column job_id: '1' is there twice"),
-        (HEAD + "1,0,5,1,a,b\n", "row 2: has more values than columns"),
+        (
+            HEAD + "1,0,5,1,a\n1,0,5,1,a\n",
+            "row 3, column job_id: must be another one in each row; row 2 has it too, and is '1'",
+        ),
+        (HEAD + "1,0,5,1,a,b\n", "row 2: the value 'b' has no column; remove it, or name"),
         (HEAD.strip() + ",priority\n1,0,5,1,a,100\n", "column priority: must be a whole number, 1 to 99, and is '100'"),
         (
             HEAD.strip() + ",max_slots\n1,0,5,2,a,2\n2,0,5,2,a,1\n",
@@ -87,7 +90,21 @@ def test_a_job_may_have_a_deadline_a_workspace_and_a_limit(tmp_path: Path) -> No
         ),
         (HEAD + "1,0,1764150000,1,a\n", "row 2, column duration_s: must be seconds of run time, a year of them"),
         (HEAD + "1,0,5,1000000,a\n", "column slots: must be a whole number, 1 to 100000, and is '1000000'"),
-        (HEAD.replace(",", ";") + "1;0;5;1;a\n", "row 1: its values are divided by ';', and must be divided by commas"),
+        (
+            HEAD.replace(",", "\t") + "1\t0\t5\t1\ta\n",
+            "row 1: its values are divided by '\\t', and must be divided by commas",
+        ),
+        (HEAD.strip() + ",\n1,0,5,1,a,b\n", "row 2: the value 'b' has no column"),
+        (HEAD.strip() + ",slots\n1,0,5,1,a,2\n", "row 1: there are two columns slots; remove one"),
+        (
+            HEAD.replace("job_id", "id"),
+            "there is no column job_id; its columns are id, submit_s, duration_s, slots, group",
+        ),
+        (HEAD + '1,"1,500",5,1,a\n', "written with a decimal point and without marks of thousands, and is '1,500'"),
+        (HEAD.replace(",", ";") + "1;1.500;5;1;a\n", "without marks of thousands, and is '1.500'"),
+        (HEAD + "1,26. Nov. 2026,5,1,a\n", "column submit_s: must be seconds from the trace's beginning, not a date"),
+        (HEAD + "1,0,1:30:00,1,a\n", "column duration_s: must be seconds of run time, not hours and minutes"),
+        (HEAD + "\n1,0,5\n", "row 3, column slots: must be a whole number, 1 to 100000, and is ''"),
         (HEAD.strip() + ",single_node\n1,0,5,1,a,maybe\n", "column single_node: must be true or false, and is 'maybe'"),
     ],
 )
@@ -106,6 +123,23 @@ def test_a_file_that_excel_has_written_is_read(tmp_path: Path) -> None:
     path.write_bytes((HEAD + "\u00e4,3,5,1,b\n").encode("latin-1"))
     with pytest.raises(InvalidInput, match=r"is not UTF-8 text.*in Excel: save as 'CSV UTF-8"):
         read_jobs(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'job_id;submit_s;duration_s;slots;group;priority;\r\n"1";0,5;60;2,0;a;;\r\n;;;;;;\r\n\r\n',
+        "sep=;\r\nJob_ID;Submit_s ;Duration_s;Slots;Group\r\n1;0,5;60;2;a\r\n",
+        "Job_ID, Submit_s, Duration_s, Slots, Group, Priority\r\n1, 0.5, 60, 2.0, a\r\n,,,,,\r\n",
+    ],
+    ids=["a decimal comma and empty cells", "a line for Excel", "spaces and capitals"],
+)
+def test_a_spreadsheet_may_write_the_same_trace_in_its_own_way(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_bytes(text.encode("utf-8-sig"))
+    (job,) = read_jobs(path)
+    assert (job.job_id, job.submit_s, job.duration_s, job.slots, job.group) == ("1", 0.5, 60.0, 2, "a")
+    assert job.priority is None
 
 
 def test_times_count_from_the_first_day_that_is_taken(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from resolute_cli.invocation import Invocation
 from resolute_cli.main import main
 from resolute_cli.render import Renderer
+from resolute_sim.twin.page import LABEL, Mark, _scale, _trade
 
 POOL = """
 pool_name: small
@@ -83,18 +85,18 @@ def test_the_figures_of_each_policy_are_written(files: Path, capsys: pytest.Capt
     ours = report["policies"]["resolute"]
     assert ours["cost_lower_bound"] == pytest.approx((600 + 1800 + 400) / 3600 * 0.6)
     table = capsys.readouterr().out
-    assert "resolute" in table and "static" in table and ours["digest"][:12] in table
+    assert "resolute" in table and "static" in table and ours["digest"][:10] in table
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_who_waits_is_told_which_policy_begins_and_ends(
+def test_the_error_stream_has_a_line_when_a_policy_begins_and_when_it_ends(
     files: Path, processes: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _simulate(files, "--policy", "packing", "--policy", "static", "--processes", processes) == 0
     told = capsys.readouterr().err.splitlines()
     for policy in ("packing", "static"):
         mine = [line for line in told if line.startswith(f"{policy}: ")]
-        assert len(mine) == 2 and mine[0] == f"{policy}: plays 3 job(s)" and "has played 0." in mine[1]
+        assert len(mine) == 2 and mine[0] == f"{policy}: simulates 3 job(s)" and "simulated 0." in mine[1]
     assert len(told) == 4
 
 
@@ -144,7 +146,11 @@ def test_every_machine_that_was_taken_back_is_red(
     ("more", "code", "said"),
     [
         (("--policy", "best"), 1, "--policy: 'best' is not known; use one of: resolute"),
-        (("--first-day", "7"), 1, "has no job in the days"),
+        (
+            ("--first-day", "7"),
+            1,
+            "has no job between --first-day and --last-day; its jobs are submitted between the days 0 and 0.0463",
+        ),
         (("--resource-pool", "smal"), 1, "there is no pool 'smal'; did you mean 'small'"),
         (("--processes", "0"), 2, "--processes: must be 1 to 64, and is 0"),
         (("--checkpoint-every", "0"), 2, "--checkpoint-every: must be above 0"),
@@ -172,11 +178,13 @@ def test_what_could_not_be_written_is_refused_before_anything_is_played(
     for more, said in (
         (("--json", str(files)), f"--json: {files} is a directory; name a file in it"),
         (("--html", f"{files}/no/out.html"), f"there is no directory {files}/no"),
+        (("--json", str(files / "pool.yaml")), "is the file of --pool, and would be overwritten; name another file"),
+        (("--html", str(files / "jobs.csv")), "is the file of --jobs, and would be overwritten; name another file"),
         (("--json", same, "--html", same), f"--html: {same} is the file of --json, too"),
     ):
         assert _simulate(files, *more) == 1
         said_now = capsys.readouterr().err
-        assert said in said_now and "plays" not in said_now
+        assert said in said_now and "simulates" not in said_now
     assert not Path(same).exists()
 
 
@@ -185,6 +193,40 @@ def test_a_terminal_shows_how_many_jobs_have_ended(files: Path) -> None:
     words = ("simulate", "--pool", str(files / "pool.yaml"), "--jobs", str(files / "jobs.csv"))
     assert main(words, Invocation(environ={}, render=Renderer(out, err), stdin=io.StringIO())) == 0
     assert "jobs" in err.getvalue() and "3/3" in err.getvalue()
+    # The bar is erased before a line of text, and drawn again below it.
+    assert "\x1b[2Kresolute: simulates 3 job(s)\n" in err.getvalue()
+    assert all(
+        title in out.getvalue() for title in ("Useful", "Boot", "Empty", "Half-Empty", "90% Wait", "Longest Wait")
+    )
+
+
+def test_other_settings_of_the_pool_are_simulated_for_the_frontier(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a price for waiting machines the two short jobs of the far end need a boot each, and with one they need one."""
+    (files / "jobs.csv").write_text("job_id,submit_s,duration_s,slots,group\na,0,600,2,x\nb,4000,600,2,x\n")
+    out = files / "out"
+    assert _simulate(files, "--frontier", "--processes", "1", "--json", f"{out}.json", "--html", f"{out}.html") == 0
+    found = {each["setting"]: each for each in json.loads(Path(f"{out}.json").read_text())["frontier"]}
+    assert list(found) == [
+        *("as it is", "max_idle_cost: null", "max_idle_cost: 0.6"),
+        *("max_idle_cost: 1.2", "max_idle_cost: 2.4", "max_idle_cost: 4.8", "consolidation: null"),
+    ]
+    assert found["max_idle_cost: null"]["launches"] == 2 and found["max_idle_cost: 1.2"]["launches"] == 1
+    cheap, warm = found["max_idle_cost: null"], found["max_idle_cost: 1.2"]
+    assert cheap["on_frontier"] and warm["on_frontier"] and not found["max_idle_cost: 4.8"]["on_frontier"]
+    assert "Frontier" in capsys.readouterr().out and "<h2>Frontier</h2>" in Path(f"{out}.html").read_text()
+
+
+def test_labels_of_marks_that_lie_together_do_not_cover_each_other() -> None:
+    marks = [Mark(name=name, excess=4.0, wait_s=80.0, colour="#000") for name in ("a", "b", "c")]
+    heights = [float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)" text-anchor="start">[abc]<', _trade(marks))]
+    assert len(heights) == 3 and all(upper - lower > LABEL - 0.1 for upper, lower in pairwise(heights))
+
+
+def test_a_static_fleet_does_not_squeeze_the_scale_of_the_others() -> None:
+    assert _scale([3.7, 4.1, 29.9, 34.3, 281.3]) == 34.3
+    assert _scale([0.0, 0.0]) == 0.0 and _scale([0.0, 77.0, 98.0]) == 98.0
 
 
 def test_the_part_from_the_first_day_on_is_played(files: Path) -> None:
