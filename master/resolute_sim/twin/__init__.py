@@ -11,5 +11,6 @@ every decision of the policy `resolute` (`resolute_master.foresight`); the other
 - `rivals`     the decisions of other policies, exactly
 - `figures`    the reported figures, each defined in one place
 - `twin`       one policy on one trace; `compare` several, each in its own process
+- `frontier`   other settings of the pool, for the frontier of cost and waiting
 - `page`       the report as one page that needs no network
 """
