@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import fcntl
+import gc
 import logging
 import os
 import random
@@ -268,4 +270,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidInput as error:
         print(f"agent: {printable.lines(str(error))}", file=sys.stderr)
         return EXIT_MISCONFIGURED
+    atexit.register(gc.freeze)  # else the interpreter visits all objects at its end
     return run(settings)

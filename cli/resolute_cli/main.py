@@ -7,6 +7,7 @@ imported, so that help and mistakes are answered at once.
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import importlib
 import os
@@ -74,6 +75,8 @@ def main(arguments: Sequence[str] | None = None, invocation: Invocation | None =
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION)
     # What httpx needs for a command line of its own (click, rich, pygments) takes longer to import than all the rest.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+    if invocation is None:
+        atexit.register(gc.freeze)  # else the interpreter visits all objects at its end: a quarter of a short command
     running = invocation if invocation is not None else system_invocation(os.environ)
     try:
         return _run(given, running)

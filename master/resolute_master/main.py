@@ -10,6 +10,8 @@ Every key of the configuration is also a flag (`--resource-manager-scheduler-typ
 from __future__ import annotations
 
 import asyncio
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -62,6 +64,7 @@ def main(
         print(f"resolute_master: {printable.lines(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     sys.setswitchinterval(THREAD_TURN_S)
+    atexit.register(gc.freeze)  # else the interpreter visits all objects at its end, for half a second
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_run(config, str(file or ""), open_store, open_cloud))
 
