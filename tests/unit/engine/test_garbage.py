@@ -2,120 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from resolute_master.garbage import collecting, survivors_set_aside
+from support.garbage_cases import CASES
 
-NEVER = 10**9
-
-
-@dataclass(eq=False)
-class Knot:
-    other: Knot | None = None
-    burden: Sequence[object] = ()
+TESTS = Path(__file__).resolve().parents[2]
 
 
-def a_knot() -> Knot:
-    knot = Knot()
-    knot.other = knot
-    return knot
-
-
-def a_dead_one() -> weakref.ref[Knot]:
-    return weakref.ref(a_knot())
-
-
-@contextmanager
-def collector(
-    *, young: int = 0, many: int = NEVER, everything_s: float = NEVER, least_growth: int = NEVER
-) -> Iterator[None]:
-    """Looks whenever it can."""
-    with survivors_set_aside():
-        gc.collect()
-        task = asyncio.create_task(
-            collecting(
-                look_s=0.0, young=young, many=many, everything_s=everything_s, least_growth=least_growth, asked_after=0
-            )
-        )
-        try:
-            yield
-        finally:
-            task.cancel()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0)
-
-
-async def some_looks() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-async def test_the_young_are_collected_and_survivors_set_aside() -> None:
-    with collector():
-        kept, dead, before = a_knot(), a_dead_one(), gc.get_freeze_count()
-        await until(lambda: dead() is None)
-        assert gc.get_freeze_count() > before
-        late = weakref.ref(kept)
-        del kept
-        await some_looks()
-        gc.collect()
-        assert late() is not None, "it was set aside"
-    assert gc.isenabled() and gc.get_freeze_count() == 0
-    gc.collect()
-    assert late() is None
-
-
-async def test_few_young_objects_are_left_alone() -> None:
-    with collector(young=NEVER):
-        dead = a_dead_one()
-        await some_looks()
-        assert dead() is not None and gc.get_freeze_count() == 0
-
-
-async def test_many_young_objects_are_set_aside_without_a_look() -> None:
-    with collector(many=0):
-        dead = a_dead_one()
-        await until(lambda: gc.get_freeze_count() > 0)
-        gc.collect()
-        assert dead() is not None
-    gc.collect()
-    assert dead() is None
-
-
-async def test_what_died_late_is_found_when_everything_is_looked_at() -> None:
-    with collector(everything_s=0.0):
-        late = a_dead_one()
-        gc.freeze()
-        await until(lambda: late() is None)
-        assert gc.get_freeze_count() > 0, "what lives is set aside again"
-
-
-@pytest.mark.parametrize("many", [0, NEVER], ids=["unseen", "seen while they lived"])
-async def test_what_is_lost_is_found_as_soon_as_the_process_has_grown_much(many: int) -> None:
-    with collector(many=many, least_growth=1000):
-        lost: list[weakref.ref[Knot]] = []
-        async with asyncio.timeout(60):
-            while not lost or lost[0]() is not None:
-                burdened = a_knot()
-                burdened.burden = [object() for _ in range(20_000)]
-                lost.append(weakref.ref(burdened))
-                await some_looks()
-                del burdened
-        assert len(lost) > 1, "it was set aside, and lost for a while"
-
-
-def test_outside_python_collects_by_itself() -> None:
-    with survivors_set_aside():
-        assert not gc.isenabled()
-    assert gc.isenabled()
+@pytest.mark.parametrize("case", CASES)
+def test_it_holds_in_a_process_of_its_own(case: str) -> None:
+    command = [sys.executable, "-m", "support.garbage_cases", case]
+    ran = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
