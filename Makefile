@@ -1,6 +1,8 @@
 # Everything a developer or a user runs. `make demo` and `make test` need Python >= 3.11 and nothing else: each makes the
 # environment it needs (scripts/environment.py).
 PYTHON ?= python3
+# The interpreter that is asked for is taken as it is.
+ENVIRONMENT = $(PYTHON) scripts/environment.py $(if $(filter file,$(origin PYTHON)),--fastest)
 VENV := .venv
 BIN := $(VENV)/bin
 COMPAT := .venv-compat
@@ -37,7 +39,7 @@ web-full: $(VENV)/dev.ready # every page for every caller, amount, width and the
 	RESOLUTE_WEB_FULL=1 $(BIN)/python -m pytest -q tests/integration/web/test_web_cover.py
 
 search: $(VENV)/dev.ready # examples that were never tried
-	$(BIN)/python -m pytest -q -n $(WORKERS) tests/properties --hypothesis-profile=search
+	RESOLUTE_TEST_EFFORT=night $(BIN)/python -m pytest -q -n $(WORKERS) tests/properties --hypothesis-profile=search
 
 lint: $(VENV)/dev.ready
 	@$(MAKE) --no-print-directory --output-sync=target --keep-going -j $(words $(LINTERS)) $(LINTERS:%=lint-%)
@@ -83,15 +85,15 @@ nightly: $(VENV)/dev.ready $(COMPAT)/ready # everything, with what takes too lon
 	RESOLUTE_TEST_EFFORT=night $(BIN)/python -m pytest -n $(WORKERS) -o 'norecursedirs=.* node_modules'
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
-	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable
+	$(ENVIRONMENT) $(VENV) requirements/demo.lock --torch --editable
 	touch $@
 
 $(VENV)/dev.ready: pyproject.toml scripts/environment.py requirements/dev.lock
-	$(PYTHON) scripts/environment.py $(VENV) requirements/dev.lock --torch --editable
+	$(ENVIRONMENT) $(VENV) requirements/dev.lock --torch --editable
 	touch $@ $(VENV)/demo.ready
 
 $(COMPAT)/ready: requirements/compat.lock scripts/environment.py
-	$(PYTHON) scripts/environment.py $(COMPAT) requirements/compat.lock
+	$(ENVIRONMENT) $(COMPAT) requirements/compat.lock
 	touch $@
 
 lock: $(VENV)/dev.ready # the newest releases that have settled; PACKAGE=name for one, KEEP=1 after a change of pyproject.toml

@@ -24,7 +24,7 @@ from xdist.scheduler import LoadFileScheduling
 from support.booted_machines import can_boot
 from support.docker import DockerEngine, docker_engine, engine_installed
 from support.docker_registry import registry_installed
-from support.effort import NIGHT
+from support.effort import NIGHT, examples
 from support.new_db import NewDb
 from support.object_stores import azurite
 from support.postgres import PostgresServer, find_programs, postgres_server
@@ -34,7 +34,7 @@ from support.terraform import terraform_runs
 # The same examples each time: a test that fails fails for what was changed. `make search` draws others. No example fails for
 # the time that it takes, which a busy machine decides.
 TIMELESS: Any = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("settled", derandomize=True, **TIMELESS)
+hypothesis.settings.register_profile("settled", derandomize=True, max_examples=examples(100), **TIMELESS)
 hypothesis.settings.register_profile("search", derandomize=False, print_blob=True, **TIMELESS)
 hypothesis.settings.load_profile("settled")
 

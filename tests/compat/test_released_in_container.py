@@ -13,7 +13,7 @@ from support.api_released import ENVIRONMENT, ReleasedDet
 from support.docker import RELEASED, DockerEngine, build_released
 from support.live import PASSWORD, LiveCluster, live_cluster, until
 
-pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("docker")]
+pytestmark = [pytest.mark.nightly, pytest.mark.needs("determined"), pytest.mark.needs("docker")]
 
 STEPS = 60
 

@@ -167,7 +167,7 @@ def test_every_method_is_here() -> None:
 
 
 @every_method
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), script=SCRIPTS)
 def test_a_search_that_is_restored_before_every_event_goes_on_alike(
     config: dict[str, Any], seed: int, script: Script
@@ -180,7 +180,7 @@ def test_a_search_that_is_restored_before_every_event_goes_on_alike(
 
 
 @every_method
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), script=SCRIPTS)
 def test_every_search_comes_to_an_end(config: dict[str, Any], seed: int, script: Script) -> None:
     player = Player(config, seed, reload=False)

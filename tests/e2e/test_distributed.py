@@ -62,7 +62,12 @@ def test_torchrun_on_two_slots_is_one_training_of_two_ranks(cluster: LiveCluster
     [
         # The default launcher: a program a machine.
         ("python3 show.py", "machines-of-one", [[0, 2, "0", "1"], [1, 2, "0", "1"]]),
-        ("python3 -m resolute.launch.torch_distributed show.py", "default", [[0, 2, "0", "2"], [1, 2, "1", "2"]]),
+        pytest.param(
+            "python3 -m resolute.launch.torch_distributed show.py",
+            "default",
+            [[0, 2, "0", "2"], [1, 2, "1", "2"]],
+            marks=pytest.mark.nightly,
+        ),
         (
             "python3 -m resolute.launch.torch_distributed --monitor_interval 1 -- python3 show.py",
             "machines-of-one",

@@ -23,7 +23,7 @@ from support.new_db import NewDb
 from support.postgres import PostgresServer, postgres_server
 
 SEED = 20260101
-EACH = repeated(push=2, night=5)
+EACH = repeated(push=1, night=5)
 KILLS = {
     "sqlite": {Kind.MASTER: EACH + 1, Kind.AGENT: EACH, Kind.TASK: EACH, Kind.MACHINE: EACH},
     "postgres": {Kind.MASTER: EACH, Kind.AGENT: EACH, Kind.TASK: EACH, Kind.MACHINE: EACH, Kind.DATABASE: 2 * EACH},

@@ -14,6 +14,7 @@ from resolute_master.searcher.events import PointsProposed
 from resolute_master.searcher.generator import Generator
 from resolute_master.searcher.grid import GridSearch
 from resolute_master.searcher.hyperparameters import sample
+from support.effort import examples
 from support.searches import SearchRun
 
 SPACE: Mapping[str, Any] = {
@@ -73,7 +74,7 @@ def played(config: Mapping[str, Any], seed: int) -> Iterator[Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(seed=st.integers(0, 2**31))
 def test_every_point_has_what_its_choices_ask_for(name: str, seed: int) -> None:
     points = list(played(CONFIGS[name], seed))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from resolute.config import format_duration, load_yaml, merge, parse_duration, parse_experiment
 from resolute.errors import InvalidInput
 from support.config import an_experiment
+from support.effort import examples
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True).filter(lambda name: name != "type")
@@ -120,7 +121,7 @@ def completed(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(configurations)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_a_completed_configuration_is_accepted_again(raw: dict[str, Any]) -> None:
     config = parse_experiment(completed(raw))
     written = config.to_json()
@@ -131,14 +132,14 @@ def test_a_completed_configuration_is_accepted_again(raw: dict[str, Any]) -> Non
 
 
 @given(configurations)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_json_text_is_yaml_text(raw: dict[str, Any]) -> None:
     written = parse_experiment(completed(raw)).to_json()
     assert load_yaml(json.dumps(written)) == written
 
 
 @given(configurations, configurations)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_a_complete_configuration_hides_everything_single_below_it(
     higher: dict[str, Any], lower: dict[str, Any]
 ) -> None:
@@ -161,7 +162,7 @@ def test_a_complete_configuration_hides_everything_single_below_it(
 
 
 @given(configurations, configurations, configurations)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_layers_may_be_folded_in_either_order(
     top: dict[str, Any], middle: dict[str, Any], bottom: dict[str, Any]
 ) -> None:
@@ -184,7 +185,7 @@ def test_durations_are_read_as_they_are_written(seconds: float) -> None:
     json_values,
     st.sampled_from([*sorted(an_experiment()), "resources", "environment", "labels", "log_policies", "bind_mounts"]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_any_value_anywhere_is_read_or_refused_in_words(value: Any, key: str) -> None:
     """No input ends in anything but a configuration or an error for people."""
     try:

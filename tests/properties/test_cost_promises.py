@@ -29,6 +29,7 @@ from resolute_master.domain.metrics import StepMark
 from resolute_master.lifecycle.cost import Grouping, Line, cost_by, total
 from resolute_master.lifecycle.ledger import Books, Run, kept_steps, runs
 from support.cluster import an_allocation, an_instance, at
+from support.effort import examples
 from support.pools import a_job
 
 NOW = at(1000)
@@ -188,7 +189,6 @@ def test_a_machine_has_the_price_of_its_last_move(moves: list[tuple[int, float]]
 
 
 @given(history=histories())
-@settings(deadline=None)
 def test_the_lines_of_every_grouping_sum_to_the_bill(history: tuple[list[Instance], tuple[Run, ...]]) -> None:
     there, found = history
     amount, paid_s, unpriced_s = bill(there), seconds(there), seconds(there, unpriced=True)
@@ -200,7 +200,7 @@ def test_the_lines_of_every_grouping_sum_to_the_bill(history: tuple[list[Instanc
 
 
 @given(history=histories())
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_job_costs_what_its_slots_cost_at_each_second(history: tuple[list[Instance], tuple[Run, ...]]) -> None:
     there, found = history
     expected: defaultdict[str, float] = defaultdict(float)

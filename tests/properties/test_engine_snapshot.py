@@ -19,10 +19,11 @@ from resolute_master.scheduler.sorted_map import Meter
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.simulation import simulate
 from support.cluster import at
+from support.effort import repeated
 from support.engines import DEFAULT, AgentByHand, a_config, a_user, an_engine, an_experiment, running
 
 
-@pytest.mark.parametrize("seed", range(500, 512))
+@pytest.mark.parametrize("seed", range(500, 500 + repeated(push=4, night=12)))
 def test_it_equals_one_built_anew_after_every_commit(seed: int) -> None:
     """Over whole worlds: placements, preemptions, losses, restarts, closed slots, moves between pools."""
     outcome = simulate(seed, snapshot_every=1)

@@ -17,6 +17,7 @@ from resolute_master.domain.worth import Worth
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import ComingMachine, Supply
+from support.effort import examples
 from support.pools import NOW, a_job, a_policy, an_agent, at, on, waiting
 
 SLOTS = 8
@@ -85,14 +86,14 @@ def asked(snapshot: PoolSnapshot) -> Cost:
     return cost(snapshot, (snapshot.allocations[each.allocation] for each in schedule(snapshot).preempt))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.data(), st.sampled_from([1, 2, 3, 5, 8]))
 def test_on_one_agent_no_set_wastes_less(data: st.DataObject, slots: int) -> None:
     snapshot = data.draw(pools(agents=4, sizes=[1, 2, 3, 4, 8], claim=slots))
     assert asked(snapshot) == cheapest(snapshot, slots)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data())
 def test_among_very_many_the_one_that_wastes_least_leaves(data: st.DataObject) -> None:
     """More of one importance than are ever compared at a time."""
@@ -100,7 +101,7 @@ def test_among_very_many_the_one_that_wastes_least_leaves(data: st.DataObject) -
     assert asked(snapshot) == cheapest(snapshot, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_for_a_gang_the_agents_are_emptied_that_waste_least(data: st.DataObject) -> None:
     snapshot = data.draw(pools(agents=5, sizes=[2, 3, 8], claim=2 * SLOTS))
@@ -131,7 +132,6 @@ def test_work_with_a_fresh_checkpoint_is_preempted_before_newer_work_without_one
         assert [each.allocation for each in plan.preempt] == [victim]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3600)), min_size=2, max_size=6))
 def test_a_former_victim_is_preempted_again_only_if_all_others_would_lose_more(past: list[tuple[int, int]]) -> None:
     """Ten minutes more, for each time that they have made room less often."""

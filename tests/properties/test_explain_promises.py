@@ -17,6 +17,7 @@ from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_master.scheduler.supply import AvailableOffer, Supply
 from resolute_master.scheduler.what_if import Change, WhatIf
+from support.effort import examples
 from support.pool_promises import returned
 from support.pools import a_job, an_agent, applied, elastic
 from support.pools import gone as ended
@@ -26,9 +27,7 @@ OTHER = PoolName("other")
 PASSES = 400
 """Enough to find everything in pools of this size."""
 
-SLOW = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+SLOW = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def switched_on(agent: Agent) -> Agent:

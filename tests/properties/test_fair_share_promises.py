@@ -15,6 +15,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.pool import SchedulerKind
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from support.effort import examples
 from support.pools import NOW, a_job, a_policy, an_agent, applied, at_rest, gone, waiting
 
 SIZES = st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=4)
@@ -64,7 +65,7 @@ def demand(job: Job, count: int) -> int:
     return count if job.max_slots is None else min(count, job.max_slots)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 @given(SIZES, some_jobs(), st.permutations(range(6)))
 def test_slots_settle_at_weighted_max_min_in_any_order_of_arrival(
     sizes: list[int], jobs: list[tuple[Job, int]], order: list[int]
@@ -137,7 +138,7 @@ def full_of(snapshot: PoolSnapshot, jobs: list[tuple[Job, int]], sizes: list[int
     return snapshot
 
 
-@settings(max_examples=160, deadline=None)
+@settings(max_examples=examples(160))
 @given(SIZES, some_jobs(), st.booleans())
 def test_each_group_holds_at_least_its_share(sizes: list[int], jobs: list[tuple[Job, int]], hierarchical: bool) -> None:
     """Tasks of one slot. On each level, nobody has less than the part that its weight would buy of what the group around it has,
@@ -168,7 +169,7 @@ def pools_without_pieces(draw: st.DrawFn) -> PoolSnapshot:
     return full_of(a_pool(agents, jobs, hierarchical=hierarchical), jobs, tasks)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(pools_without_pieces())
 def test_with_one_more_task_each_waiting_group_would_exceed_its_share_on_each_level(snapshot: PoolSnapshot) -> None:
     """Its part of what is kept for nobody else, less what the largest task of each of the others has beyond one slot."""
@@ -184,7 +185,7 @@ def test_with_one_more_task_each_waiting_group_would_exceed_its_share_on_each_le
             assert level.held[group] + allocation.slots_needed > least
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(SIZES, some_jobs(), TASKS, st.booleans())
 def test_no_agent_has_richer_victims_enough_for_work_that_waits_below_its_share(
     sizes: list[int], jobs: list[tuple[Job, int]], tasks: list[int], hierarchical: bool
@@ -221,7 +222,7 @@ def given_back(snapshot: PoolSnapshot, claimant: Allocation, agent: AgentId) -> 
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(SIZES, some_jobs(), st.integers(2, 4))
 def test_users_are_even_however_they_split_their_work(
     sizes: list[int], jobs: list[tuple[Job, int]], parts: int
@@ -241,7 +242,7 @@ def test_users_are_even_however_they_split_their_work(
     assert abs(totals(divided=True) - totals(divided=False)) <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=24), st.sampled_from([1, 3, 5, 8, 16]))
 def test_a_gang_starts_however_many_small_ones_keep_coming(sizes: list[int], gang: int) -> None:
     """What runs ends, the oldest first, and there is always more to take its place."""
@@ -268,7 +269,7 @@ GROUPS = st.tuples(st.integers(1, 12), st.integers(1, 12))
 """A workspace and a user: names of one and of two digits, whose order as text is another one."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.booleans(), GROUPS, st.lists(GROUPS, min_size=1, max_size=3), st.sampled_from([1, 4, 8]))
 def test_a_job_starts_however_many_new_ones_of_the_same_weight_keep_coming(
     hierarchical: bool, group: tuple[int, int], others: list[tuple[int, int]], slots: int

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -41,6 +41,7 @@ from resolute_master.store.encoding import encode_entity
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling, RefusalKind
 from support.cluster import T0, device
+from support.effort import examples
 from support.engines import DEFAULT, a_config, a_user, an_engine
 
 OTHER = PoolName("other")
@@ -554,6 +555,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestLife.settings = settings(max_examples=examples(40), stateful_step_count=40)

@@ -26,6 +26,7 @@ from resolute_provisioner.model import (
     SpotFallback,
 )
 from resolute_provisioner.planning.plan import plan_scale
+from support.effort import examples
 from support.two_pools import POOL, TwoPools
 
 EVENTS = 40
@@ -111,7 +112,7 @@ def decided(seed: int, decide: Callable[[PoolView], PoolPlan] = plan_pool) -> tu
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_the_plans_of_the_live_engine_and_of_the_twin_are_equal(seed: int) -> None:
     live, virtual = decided(seed)
     for number, (one, other) in enumerate(zip(live, virtual, strict=False)):
@@ -142,7 +143,7 @@ def test_a_twin_with_a_mutation_is_noticed(mutation: Callable[[PoolView], PoolPl
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_play_that_begins_now_begins_with_the_plan_of_the_live_engine(seed: int) -> None:
     """As start estimates do."""
     rng = Random(seed)

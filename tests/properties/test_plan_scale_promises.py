@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resolute.wire.states import NoticeKind
@@ -26,9 +26,10 @@ from resolute_provisioner.model import (
 )
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.plan import plan_scale
+from support.effort import examples
 from support.provisioner import NOW, ago, an_offer
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=examples(150))
 
 moments = st.sampled_from([5.0, 20.0, 60.0, 500.0, 4000.0]).map(ago)
 maybe_moments = st.none() | moments

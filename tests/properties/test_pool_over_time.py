@@ -245,9 +245,7 @@ class PoolOverTime(RuleBasedStateMachine):
         event(f"{kind}: {many} evictions or more")
 
 
-PoolOverTime.TestCase.settings = settings(
-    max_examples=repeated(push=35, night=100), stateful_step_count=30, deadline=None
-)
+PoolOverTime.TestCase.settings = settings(max_examples=repeated(push=35, night=100), stateful_step_count=30)
 
 
 class TestPoolOverTime(PoolOverTime.TestCase):

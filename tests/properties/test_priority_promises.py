@@ -12,6 +12,7 @@ from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.plan import HoldKind, Plan
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from support.effort import examples
 from support.pool_promises import returned, yields
 from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
 
@@ -65,7 +66,7 @@ def pools_with_a_gang(draw: st.DrawFn, *, preemption: bool) -> PoolSnapshot:
 COMING = st.lists(st.lists(SLOTS, min_size=1, max_size=4), min_size=38, max_size=38)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(st.booleans().flatmap(lambda on: pools_with_a_gang(preemption=on)), COMING)
 def test_a_gang_starts_when_what_stood_before_it_has_ended_however_much_comes_behind_it(
     snapshot: PoolSnapshot, coming: list[list[int]]
@@ -77,7 +78,7 @@ def test_a_gang_starts_when_what_stood_before_it_has_ended_however_much_comes_be
     assert started is not None and started <= before + ran + leaving, "it waits for work that came later"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(pools_with_a_gang(preemption=False), COMING)
 def test_backfill_does_not_delay_a_reservation(snapshot: PoolSnapshot, coming: list[list[int]]) -> None:
     """The first that waits starts at the latest when what ran on its agents has ended; what comes behind it may run beside it."""
@@ -127,7 +128,7 @@ def full_pools_that_preempt(draw: st.DrawFn) -> PoolSnapshot:
     return snapshot.after(replace(gang, requested_at=NOW))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     full_pools_that_preempt(),
     st.lists(st.lists(st.sampled_from([1, 1, 2]), max_size=4), min_size=40, max_size=40),
@@ -165,7 +166,7 @@ def test_with_preemption_a_reservation_waits_for_what_is_in_the_way_min_runtime_
         snapshot = one_ends(snapshot)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.tuples(st.sampled_from([1, 1, 2, 4]), st.integers(0, 7200)), min_size=4, max_size=20),
     st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3),

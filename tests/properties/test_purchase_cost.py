@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import inf
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resolute_provisioner.model import Gang, Market, Offer, PoolScaling
@@ -15,9 +15,10 @@ from resolute_provisioner.planning.gangs import in_order
 from resolute_provisioner.planning.packing import pack
 from resolute_provisioner.planning.stock import cost_of
 from resolute_provisioner.ranking import Outlook, outlooks
+from support.effort import examples
 from support.provisioner import NOW, a_gang, a_pool, an_offer
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=examples(150))
 
 MARKETS = (frozenset(Market), frozenset(Market), frozenset({Market.ON_DEMAND}), frozenset({Market.SPOT}))
 

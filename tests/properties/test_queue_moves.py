@@ -18,6 +18,7 @@ from resolute_master.domain.job import Job
 from resolute_master.lifecycle.apply import apply
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.step import Step
+from support.effort import examples
 from support.pools import NOW, a_job
 
 MOVES = 1500
@@ -100,7 +101,7 @@ def test_thousands_of_moves_are_those_of_a_list(gap_s: float, style: str) -> Non
     assert changed < 3 * MOVES, "a move changes few others"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.data(), st.sampled_from([0.0, 2e-7, 1e-3, 1.0]))
 def test_moves_between_lines_arrivals_and_time(data: st.DataObject, gap_s: float) -> None:
     queue = Queue(some_jobs(8, gap_s, priorities=2))

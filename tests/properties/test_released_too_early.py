@@ -18,6 +18,7 @@ from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling
 from resolute_sim.twin import twin
 from resolute_sim.twin.figures import Report
 from resolute_sim.twin.twin import Setting, simulate
+from support.effort import examples
 
 BOOT_S = 180.0
 LONGEST_WAIT = 1.5
@@ -56,7 +57,7 @@ def trace(rows: list[tuple[float, float, int]]) -> tuple[TraceJob, ...]:
     return tuple(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(rows=GAPS)
 def test_no_job_waits_for_a_machine_that_was_just_given_back_longer_than_the_bound(
     rows: list[tuple[float, float, int]],
@@ -67,7 +68,7 @@ def test_no_job_waits_for_a_machine_that_was_just_given_back_longer_than_the_bou
     assert report.figures.wait_max_s <= LONGEST_WAIT * BOOT_S
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(rows=GAPS)
 def test_with_moves_each_start_of_a_job_waits_no_longer_than_the_bound(rows: list[tuple[float, float, int]]) -> None:
     saves = Frictions(checkpoint_every_s=300.0)
@@ -95,7 +96,7 @@ def played(setting: Setting) -> tuple[Log, Report]:
         return log, simulate(setting, "resolute")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(rows=GAPS, seed=st.integers(0, 3))
 def test_the_cost_and_its_parts_follow_from_the_events_alone(rows: list[tuple[float, float, int]], seed: int) -> None:
     saves = Frictions(checkpoint_every_s=300.0)

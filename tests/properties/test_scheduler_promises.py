@@ -15,15 +15,14 @@ from resolute_master.scheduler.plan import HoldKind, Preemption
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import Supply
-from support.effort import repeated
+from support.effort import examples
 from support.pool_promises import check_all, returned, standing
 from support.pools import applied, gone
 from support.random_pools import World, crowded_worlds, drained_worlds, worlds
 
 
 @settings(
-    max_examples=repeated(push=150, night=400),
-    deadline=None,
+    max_examples=examples(400),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(worlds())
@@ -33,7 +32,7 @@ def test_every_plan_keeps_the_promises(world: World) -> None:
     check_all(snapshot, plan)
 
 
-@settings(max_examples=repeated(push=150, night=400), deadline=None)
+@settings(max_examples=examples(400))
 @given(crowded_worlds())
 def test_every_plan_of_a_crowded_pool_keeps_the_promises(world: World) -> None:
     snapshot = world.snapshot()
@@ -41,7 +40,7 @@ def test_every_plan_of_a_crowded_pool_keeps_the_promises(world: World) -> None:
     check_all(snapshot, plan)
 
 
-@settings(max_examples=repeated(push=100, night=200), deadline=None)
+@settings(max_examples=examples(200))
 @given(drained_worlds())
 def test_every_plan_of_a_pool_with_drained_slots_keeps_the_promises(world: World) -> None:
     snapshot = world.snapshot()
@@ -49,7 +48,7 @@ def test_every_plan_of_a_pool_with_drained_slots_keeps_the_promises(world: World
     check_all(snapshot, plan)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds() | crowded_worlds(), st.integers(0, 1000))
 def test_the_same_pool_in_any_order_gives_the_same_plan(world: World, seed: int) -> None:
     plan = schedule(world.snapshot())
@@ -77,7 +76,7 @@ class Exchanges:
         self._left_for.setdefault(victim.task_id, {})[winner.task_id] = winner.job_id
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds() | crowded_worlds() | drained_worlds())
 def test_preemption_settles_and_is_never_in_vain(world: World) -> None:
     """Victims leave and come back until nothing changes any more; whoever others left for starts at once."""
@@ -111,7 +110,7 @@ def test_preemption_settles_and_is_never_in_vain(world: World) -> None:
         raise AssertionError("the pool does not come to rest")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds())
 def test_every_job_can_be_explained_and_its_state_agrees(world: World) -> None:
     snapshot = world.snapshot()
@@ -129,10 +128,11 @@ def test_every_job_can_be_explained_and_its_state_agrees(world: World) -> None:
         assert found.state is (states[job.id].state if job.id in states else JobState.IDLE)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds())
 def test_demand_is_what_waits_for_machines(world: World) -> None:
-    """Everything that waits is started, kept room for on present agents, held back by a cap, or in the demand."""
+    """Everything that waits is started, kept room for on present agents, held back by a cap, or in the demand. Where machines are
+    kept for a gang that waits for running agents as well, what has no machine is not in the demand: it would use up theirs."""
     snapshot = world.snapshot()
     plan = schedule(snapshot)
     listed = [gang.token for gang in plan.demand.gangs]
@@ -145,9 +145,15 @@ def test_demand_is_what_waits_for_machines(world: World) -> None:
     assert not served & set(listed)
     kept_for_them = {agent for hold in plan.holds if hold.kind in leaving_room for agent, _ in hold.agents}
     assert set(plan.demand.kept) == {snapshot.agents[agent].instance_id for agent in kept_for_them} - {None}
+    machines_kept = any(
+        hold.kind is HoldKind.RUNNING
+        and not hold.soft
+        and sum(slots for _, slots in hold.agents) < snapshot.allocations[hold.allocation].slots_needed
+        for hold in plan.holds
+    )
     for allocation in snapshot.pending():
         job = snapshot.jobs[allocation.job_id]
-        if allocation.id not in served and job.max_slots is None:
+        if allocation.id not in served and job.max_slots is None and not machines_kept:
             assert allocation.id in listed
     order = [
         (gang.priority, snapshot.queue_key(snapshot.allocations[AllocationId(gang.token)]))

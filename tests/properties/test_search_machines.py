@@ -302,7 +302,7 @@ class PopulationMachine(SearchMachine):
         assert {each.source for each in actions if isinstance(each, Create)} <= set(kept)
 
 
-MACHINE = settings(max_examples=10, stateful_step_count=30, deadline=None)
+MACHINE = settings(max_examples=10, stateful_step_count=30)
 for _machine in (
     SingleMachine,
     RandomMachine,

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resolute_master.searcher.events import Create, ExitReason, SearchAction, Stop, Train
+from support.effort import examples
 from support.searches import SearchRun
 
 WORST = sys.float_info.max
@@ -168,7 +169,7 @@ def units_of(divisor: float) -> list[int]:
     return [max(math.floor(9 / divisor ** (2 - rung)), 1) for rung in range(3)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(DIVISORS, st.integers(1, 15), st.integers(1, 5), ROUNDS)
 def test_the_stopping_form_decides_as_the_plain_model(
     divisor: float, trials: int, at_once: int, rounds: list[tuple[int, float, int]]
@@ -194,7 +195,7 @@ def test_the_stopping_form_decides_as_the_plain_model(
         assert said_by(run, actions) == plain.said
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(DIVISORS, st.integers(1, 15), st.integers(1, 5), ROUNDS)
 def test_the_promoting_form_decides_as_the_plain_model(
     divisor: float, trials: int, at_once: int, rounds: list[tuple[int, float, int]]

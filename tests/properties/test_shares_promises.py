@@ -15,12 +15,12 @@ from resolute_master.scheduler.eviction import Claim, Evictions
 from resolute_master.scheduler.fitting import Rooms
 from resolute_master.scheduler.shares import Path
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
+from support.effort import examples
 from support.random_pools import World, crowded_worlds, worlds
 
 SHARED = worlds().filter(lambda world: world.policy.scheduler is SchedulerKind.FAIR_SHARE) | crowded_worlds()
 SETTINGS = settings(
-    max_examples=150,
-    deadline=None,
+    max_examples=examples(150),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 

@@ -17,6 +17,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.snapshot_file import read_snapshot, write_snapshot
+from support.effort import examples
 from support.random_pools import World, worlds
 
 NOT_IN_IT: dict[type, set[str]] = {
@@ -70,7 +71,7 @@ def through_a_file(snapshot: PoolSnapshot) -> PoolSnapshot:
     return read_snapshot(json.loads(json.dumps(write_snapshot(snapshot))))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.floats(0, 5000), st.booleans())
 def test_a_file_holds_all_that_a_decision_is_made_from(world: World, patience: float, lost: bool) -> None:
     seen = replace(

@@ -55,7 +55,7 @@ def a_life(
 
 
 @given(seed=st.integers(0, 2**32), market=st.sampled_from(Market))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_no_experiment_costs_more_than_it_may(seed: int, market: Market) -> None:
     cluster, limits = a_life(seed, market=market)
     for id_, limit in limits.items():
@@ -65,7 +65,7 @@ def test_no_experiment_costs_more_than_it_may(seed: int, market: Market) -> None
 
 
 @given(seed=st.integers(0, 2**32), market=st.sampled_from(Market))
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=16)
 def test_the_accounts_are_the_bill(seed: int, market: Market) -> None:
     cluster, limits = a_life(seed, market=market)
     assert cluster.account("pool/default").in_all == pytest.approx(cluster.bill(), abs=1e-6)
@@ -75,7 +75,7 @@ def test_the_accounts_are_the_bill(seed: int, market: Market) -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_a_pool_over_its_budget_spends_only_on_what_has_not_ended_yet(seed: int) -> None:
     """A soft limit: what is saved in time is within it, and what takes longer is not killed for it."""
     cluster, _ = a_life(seed, budget=Limits(per_day=1.0))

@@ -19,6 +19,7 @@ from resolute_master.searcher.events import ExitReason
 from resolute_master.searcher.halving import HalvingSearch
 from resolute_provisioner.model import Cause, InstanceView, Intent, Observed, Resident
 from resolute_provisioner.planning.plan import plan_scale
+from support.effort import examples
 from support.pools import NOW, a_job, a_policy, an_agent, elastic, on, waiting
 from support.searches import SearchRun
 
@@ -65,7 +66,7 @@ def play(run: SearchRun, turns: list[tuple[int, float, int]]) -> Any:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(turns=TURNS)
 def test_worth_is_that_of_the_places_as_they_are_now(form: str, turns: list[tuple[int, float, int]]) -> None:
     """An event changes few rows, and yet all are as a look at every result says: also those of trials that have said nothing."""
@@ -100,7 +101,7 @@ def trials(worths: list[Worth], *, seconds: int = 0) -> list[Allocation]:
 
 
 @pytest.mark.parametrize("kind", [SchedulerKind.PRIORITY, SchedulerKind.FAIR_SHARE])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(worths=st.lists(WORTHS, min_size=2, max_size=20))
 def test_what_its_search_would_stop_anyway_makes_room_first(kind: SchedulerKind, worths: list[Worth]) -> None:
     jobs = [a_job("search", priority=50), a_job("other", priority=1)]
@@ -113,7 +114,7 @@ def test_what_its_search_would_stop_anyway_makes_room_first(kind: SchedulerKind,
     assert not needless or victim.id in needless
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(worths=st.lists(WORTHS, min_size=1, max_size=12), waits=st.lists(WORTHS, min_size=1, max_size=12))
 def test_trials_of_one_search_make_room_for_each_other_only_where_they_are_needless(
     worths: list[Worth], waits: list[Worth]
@@ -131,7 +132,7 @@ def test_trials_of_one_search_make_room_for_each_other_only_where_they_are_needl
     assert served == sorted(w.turn for w in waits)[: len(served)], "those that are worth most get the room"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(waits=st.lists(WORTHS, min_size=1, max_size=12), free=st.integers(1, 6))
 def test_what_may_go_on_begins_first(waits: list[Worth], free: int) -> None:
     waiters = [waiting(f"w{n}", "search", worth=worth, second=n) for n, worth in enumerate(waits)]
@@ -141,7 +142,7 @@ def test_what_may_go_on_begins_first(waits: list[Worth], free: int) -> None:
     assert sorted(placed) == sorted(w.turn for w in waits)[:free]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(waits=st.lists(WORTHS, min_size=1, max_size=12), room=st.integers(1, 6))
 def test_a_pool_that_grows_buys_for_what_may_go_on(waits: list[Worth], room: int) -> None:
     waiters = {f"w{n}.1": waiting(f"w{n}", "search", worth=worth, second=n) for n, worth in enumerate(waits)}
@@ -154,7 +155,7 @@ def test_a_pool_that_grows_buys_for_what_may_go_on(waits: list[Worth], room: int
     assert bought, "and it does buy"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(likelihoods=st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=2, max_size=10), data=st.data())
 def test_a_pool_that_shrinks_ends_the_machines_of_what_would_be_stopped_anyway(
     likelihoods: list[float], data: st.DataObject

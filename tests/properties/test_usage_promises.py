@@ -15,6 +15,7 @@ from resolute_master.domain.usage import FORGOTTEN, GRAIN, LEAST_INTERVAL_S, Usa
 from resolute_master.scheduler.job_states import job_states
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
+from support.effort import examples
 from support.pools import NOW, POOL, START, a_job, a_policy, an_agent, applied, at_rest, gone, on, waiting
 
 H = 3600.0
@@ -272,7 +273,7 @@ def test_a_new_experiment_does_not_shed_the_past_of_its_user() -> None:
     assert life.snapshot.job_slots.get(a_job("j2").id) == 4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=4),
     st.lists(

@@ -9,7 +9,17 @@ import os
 
 NIGHT = os.environ.get("RESOLUTE_TEST_EFFORT", "") == "night"
 
+PUSHED_SHARE = 3
+"""A push plays one in so many examples of a property: they are the same in each run, so only a change can make one fail."""
+
+FEWEST = 20
+
 
 def repeated(*, push: int, night: int) -> int:
     """The number of repetitions (kills, trials, requests) of this run."""
     return night if NIGHT else push
+
+
+def examples(night: int) -> int:
+    """The number of examples of a property in this run; `night` in `make nightly` and `make search`."""
+    return repeated(push=min(night, max(FEWEST, night // PUSHED_SHARE)), night=night)

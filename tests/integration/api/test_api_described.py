@@ -12,6 +12,7 @@ import pytest
 
 from resolute_master.api import openapi
 from support.api import World, an_api
+from support.effort import NIGHT, repeated
 from support.rest_schema import contract
 from support.stores import STORE_HOMES
 
@@ -69,7 +70,9 @@ HELD = (
 ANSWERED = '[checks.not_a_server_error]\nexpected-statuses = ["2xx", "3xx", "4xx", 501]\n'
 """501 is the answer of the contract's calls that are not served."""
 
-EXAMPLES, SECONDS = 3, 40
+EXAMPLES, SECONDS = repeated(push=1, night=3), 40
+PHASES = "coverage,fuzzing" if NIGHT else "fuzzing"
+"""The first makes some calls of each limit of each parameter, as `test_api_extreme_parameters.py` does."""
 CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance"
 
 
@@ -104,7 +107,7 @@ async def _schemathesis(world: World, config: Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", str(FILE)),
         *("--url", str(world.server.make_url("/")).rstrip("/"), "-H", f"Authorization: Bearer {world.token}"),
-        *("--checks", CHECKS, "--phases", "coverage,fuzzing", "--max-examples", str(EXAMPLES), "--seed", "1"),
+        *("--checks", CHECKS, "--phases", PHASES, "--max-examples", str(EXAMPLES), "--seed", "1"),
         *("--exclude-path-regex", HELD, "--request-timeout", "20", "--max-time", str(SECONDS), "--no-color"),
         cwd=config.parent,  # it keeps what it found in the directory it runs in
         stdout=asyncio.subprocess.PIPE,

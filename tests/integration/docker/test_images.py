@@ -99,6 +99,7 @@ def composed(docker: DockerEngine, bills: Path, tmp_path: Path) -> Iterator[Comp
     assert docker.containers() == []
 
 
+@pytest.mark.nightly
 def test_a_composed_cluster_trains_in_containers_and_so_does_a_container_of_an_agent(
     composed: Composition, docker: DockerEngine, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def train(det: Det, name: str, more: Mapping[str, Any]) -> None:
     assert done.returncode == 0, done.stderr + det.text("trial", "logs", number)
 
 
+@pytest.mark.nightly
 def test_the_bills_name_the_images_and_what_is_in_them(bills: Path, docker: DockerEngine) -> None:
     for name, package in (("master", "sqlalchemy"), ("agent", "docker")):
         tag = f"{PREFIX}-{name}:{resolute.__version__}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resolute_agent.logs import MAX_LINE_BYTES, LineSplitter, RawLine, parse_line
@@ -71,13 +71,11 @@ OUTPUT = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None)
 @given(OUTPUT, st.integers(1000, 9000))
 def test_lines_do_not_depend_on_how_the_output_was_read(data: bytes, chunk: int) -> None:
     assert split(data, chunk=chunk) == split(data)
 
 
-@settings(deadline=None)
 @given(OUTPUT, st.data())
 def test_reading_on_from_a_stored_line_gives_the_rest(data: bytes, draw: st.DataObject) -> None:
     lines = split(data)
@@ -87,7 +85,6 @@ def test_reading_on_from_a_stored_line_gives_the_rest(data: bytes, draw: st.Data
     assert [*splitter.feed(data[stored:]), *splitter.finish()] == lines[kept:]
 
 
-@settings(deadline=None)
 @given(OUTPUT)
 def test_no_byte_but_breaks_is_lost(data: bytes) -> None:
     breaks = bytes.maketrans(b"", b"")

@@ -37,7 +37,7 @@ def test_output_before_the_first_record_has_no_time(tmp_path: Path) -> None:
     assert reader.at(50) == datetime.fromtimestamp(100, UTC)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=700), st.data())
 def test_any_start_gives_the_record_that_covers_it(steps: list[int], data: st.DataObject) -> None:
     import tempfile

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resolute.wire.agent_link import (
@@ -338,7 +338,6 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(EVENTS, max_size=60))
 def test_whatever_happens_reports_only_go_forward_and_nothing_runs_twice(events: list[Event]) -> None:
     told = Told()

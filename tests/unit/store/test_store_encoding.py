@@ -83,7 +83,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_entity_comes_back_and_is_written_alike_again(kind: str) -> None:
-    @settings(max_examples=40, deadline=None, database=None)
+    @settings(max_examples=40, database=None)
     @given(values(KINDS[kind]))
     def check(entity: Entity) -> None:
         body = encode_entity(entity)
@@ -99,7 +99,7 @@ def test_every_entity_comes_back_and_is_written_alike_again(kind: str) -> None:
 
 @pytest.mark.parametrize("effect_type", EFFECT_TYPES)
 def test_every_effect_comes_back(effect_type: type[Effect]) -> None:
-    @settings(max_examples=30, deadline=None, database=None)
+    @settings(max_examples=30, database=None)
     @given(values(effect_type))
     def check(effect: Effect) -> None:
         assert decode_effect(encode_effect(effect)) == effect
@@ -108,7 +108,7 @@ def test_every_effect_comes_back(effect_type: type[Effect]) -> None:
     check()
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60, database=None)
 @given(values(MetricReport))
 def test_reports_come_back(report: MetricReport) -> None:
     assert decode(MetricReport, encode(report)) == report

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resolute.errors import InvalidInput
@@ -263,7 +263,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(sorted(to_wire(FULL))), JSON_VALUES))
 def test_any_json_is_either_read_or_refused(data: dict[str, Any]) -> None:
     """Whatever a stranger sends, the only error is `InvalidInput`, and what was read can be sent again."""
@@ -274,7 +273,6 @@ def test_any_json_is_either_read_or_refused(data: dict[str, Any]) -> None:
     json.dumps(to_wire(message), allow_nan=False)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=40), st.datetimes(timezones=st.just(UTC)))
 def test_values_survive_the_way_out_and_back(number: int, content: bytes, at: datetime) -> None:
     message = Whole(id=1, total=number, content=content, at=at)
