@@ -64,6 +64,8 @@ def train(context: core.Context, hparams: dict[str, Any], latest: str | None, st
             return
         if step % 50 == 0:
             context.train.report_progress(step / steps)
+        # After a notice the machine goes away soon: save, and train on while the next machine boots.
+        if context.preempt.should_checkpoint() or step % 50 == 0:
             save(context, step, slope, offset)
     context.train.report_validation_metrics(step, {"validation_error": error(validation, slope, offset)})
     print(f"step {step}: y = {slope:.2f} x + {offset:.2f}")

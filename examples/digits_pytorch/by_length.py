@@ -69,6 +69,8 @@ def train(context: core.Context, hparams: dict[str, Any], seed: int) -> None:
                 save(context, step, model, optimizer)
                 context.preempt.acknowledge_preemption_signal()
                 return
+            if context.preempt.should_checkpoint():  # after a notice: save, and train on while there is time
+                save(context, step, model, optimizer)
         reached = accuracy(model, *validation)
         context.train.report_validation_metrics(step, {"accuracy": reached, "batches": step})
         save(context, step, model, optimizer)  # first: a trial that waits, and its copies, resume from here

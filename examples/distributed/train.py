@@ -65,8 +65,10 @@ def train(context: core.Context, device: torch.device) -> None:
         step += 1
         if rank == 0 and step % 10 == 0:
             context.train.report_training_metrics(step, {"loss": loss.item()})
-        if context.preempt.should_preempt():  # rank 0 asks, every rank gets the same answer
+        stop = context.preempt.should_preempt()  # rank 0 asks, every rank gets the same answer
+        if stop or context.preempt.should_checkpoint():
             save(context, step, model, optimizer)
+        if stop:
             return
     total = nn.functional.mse_loss(model(inputs), targets).detach()
     if size > 1:

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -22,6 +22,7 @@ from resolute.core.distributed import DistributedContext
 from resolute.core.session import Session
 from resolute.core.values import parse_time, rfc3339
 from resolute.errors import FailedPrecondition, PermissionDenied, ResoluteError, Unauthenticated, Unavailable
+from resolute.grace_period import GracePeriod
 from resolute.wire.states import NoticeKind
 
 logger = logging.getLogger("resolute.core.preempt")
@@ -55,6 +56,9 @@ class StopSignal:
     """The current state: whether to stop, until when, why; and whether a checkpoint without a stop is requested."""
 
     preempt: bool = False
+    """Stop now."""
+    noticed: bool = False
+    """The machine goes away at `deadline`: stop before."""
     checkpoint_wanted: bool = False
     deadline: datetime | None = None
     reason: str = ""
@@ -64,6 +68,7 @@ class StopSignal:
         deadlines = [moment for moment in (self.deadline, other.deadline) if moment is not None]
         return StopSignal(
             preempt=self.preempt or other.preempt,
+            noticed=self.noticed or other.noticed,
             checkpoint_wanted=self.checkpoint_wanted or other.checkpoint_wanted,
             deadline=min(deadlines, default=None),
             reason=self.reason or other.reason,
@@ -72,6 +77,7 @@ class StopSignal:
     def to_json(self) -> dict[str, Any]:
         return {
             "preempt": self.preempt,
+            "noticed": self.noticed,
             "checkpoint_wanted": self.checkpoint_wanted,
             "deadline": None if self.deadline is None else rfc3339(self.deadline),
             "reason": self.reason,
@@ -81,6 +87,7 @@ class StopSignal:
     def from_json(cls, body: dict[str, Any]) -> StopSignal:
         return cls(
             preempt=bool(body["preempt"]),
+            noticed=bool(body["noticed"]),
             checkpoint_wanted=bool(body["checkpoint_wanted"]),
             deadline=None if body["deadline"] is None else parse_time(body["deadline"]),
             reason=str(body["reason"]),
@@ -88,12 +95,14 @@ class StopSignal:
 
 
 def signal_of_notice(notice: dict[str, Any]) -> StopSignal:
-    """A notice `{kind, deadline, reason}`. A rebalance asks for a checkpoint only: nothing is certain yet."""
+    """A notice `{kind, deadline, reason}`. A rebalance asks for a checkpoint only: nothing is certain yet. Without a deadline the
+    machine may go away at any time."""
     kind = str(notice.get("kind") or "")
     deadline = notice.get("deadline")
     rebalance = kind == NoticeKind.REBALANCE
     return StopSignal(
-        preempt=not rebalance,
+        preempt=not rebalance and not deadline,
+        noticed=not rebalance and bool(deadline),
         checkpoint_wanted=rebalance,
         deadline=parse_time(deadline) if deadline else None,
         reason=str(notice.get("reason") or kind),
@@ -101,10 +110,12 @@ def signal_of_notice(notice: dict[str, Any]) -> StopSignal:
 
 
 def signal_of_poll(answer: dict[str, Any]) -> StopSignal:
-    """The master's answer: `preempt`, and our own `reason` and `notice`."""
-    own = StopSignal(preempt=bool(answer.get("preempt")), reason=str(answer.get("reason") or ""))
+    """The master's answer: `preempt`, and our own `reason` and `notice`. The preemption of work whose machine goes away is the
+    notice's: it has the notice's deadline."""
     notice = answer.get("notice")
-    return own.merged(signal_of_notice(notice)) if isinstance(notice, dict) else own
+    given = signal_of_notice(notice) if isinstance(notice, dict) else StopSignal()
+    preempt = bool(answer.get("preempt")) and not given.noticed
+    return StopSignal(preempt=preempt, reason=str(answer.get("reason") or "")).merged(given)
 
 
 class PreemptContext(Protocol):
@@ -115,6 +126,9 @@ class PreemptContext(Protocol):
     def should_checkpoint(self) -> bool: ...
 
     def acknowledge_preemption_signal(self) -> None: ...
+
+    @property
+    def noticed(self) -> bool: ...
 
     @property
     def deadline(self) -> datetime | None: ...
@@ -178,7 +192,7 @@ class PreemptWatcher:
 
     def _run(self) -> None:
         hold_s = 0
-        while not self._closed.is_set() and not self._signal.preempt:
+        while not self._closed.is_set() and not (self._signal.preempt or self._signal.noticed):
             try:
                 answer = self._session.get(self._path, {"timeout_seconds": hold_s}, timeout_s=hold_s + 10.0)
                 self._signal = self._signal.merged(signal_of_poll(answer))
@@ -285,7 +299,8 @@ class ManagedPreempt:
         self._pid_file = run_dir / PID_FILE if sigterm_on_notice else None
         self._terminated = False
         self._started = False
-        self._checkpoint_given = False
+        self._saved_for: set[str] = set()
+        self._grace_period = GracePeriod()
         self._now = clock.now
         self._monotonic = clock.monotonic
         self._quiet_until = float("-inf")
@@ -317,6 +332,9 @@ class ManagedPreempt:
     def should_preempt(self, auto_ack: bool = True) -> bool:
         """Whether to save and end now. With `auto_ack` the first True is acknowledged to the master.
 
+        A program that also asks `should_checkpoint` uses the time between a notice of its machine's end and that end: it is asked
+        to save at once, and to end when the time suffices for one more save. Any other ends when the notice arrives.
+
         The acknowledgement is sent by a thread of its own, so that a master that is away holds up neither the step nor the
         save; `close` waits for it. Without `auto_ack`, call `acknowledge_preemption_signal` before exiting with code 0: an
         unacknowledged clean exit means that the trial is complete.
@@ -336,11 +354,18 @@ class ManagedPreempt:
         return True
 
     def should_checkpoint(self) -> bool:
-        """True once after a notice that asks for a checkpoint without stopping. Uses the state of the last `should_preempt`."""
-        if self._known.checkpoint_wanted and not self._checkpoint_given:
-            self._checkpoint_given = True
-            return True
-        return False
+        """Whether to save now and continue: True once after a notice. Uses the state of the last `should_preempt`; ask after it."""
+        self._grace_period.asked_whether_to_save()
+        known = self._known
+        cause = "notice" if known.noticed else "rebalance"
+        if known.preempt or not (known.noticed or known.checkpoint_wanted) or cause in self._saved_for:
+            return False
+        self._saved_for.add(cause)
+        if known.noticed:
+            logger.info("the machine goes away at %s: saving, then training on while there is time", known.deadline)
+            self._grace_period.save_requested(self._monotonic())
+            self._quiet_until = float("-inf")  # the next look ends the save
+        return True
 
     def acknowledge_preemption_signal(self) -> None:
         """Promise to end because of the preemption. Sent once, by one process of the job; returns when the master knows.
@@ -349,6 +374,11 @@ class ManagedPreempt:
         """
         if self._acknowledges_for_all():
             self._acknowledgement.send()
+
+    @property
+    def noticed(self) -> bool:
+        """The end of the machine was announced: `should_preempt` will be True before the deadline. Begin nothing long."""
+        return self._known.noticed
 
     @property
     def deadline(self) -> datetime | None:
@@ -386,10 +416,19 @@ class ManagedPreempt:
         found = self._notice.read()
         if self._watcher is not None:
             # A process that its machine has notified does not wait for the master, which may be unavailable.
-            found = found.merged(self._watcher.read(wait=not (found.preempt or self._terminated)))
+            found = found.merged(self._watcher.read(wait=not (found.preempt or found.noticed or self._terminated)))
         if self._terminated:
             found = found.merged(StopSignal(preempt=True, reason="the agent sent SIGTERM after a notice"))
-        return found
+        # Another rank's machine may be the one that goes away.
+        return replace(found, preempt=True) if self._leaves(found.merged(self._known)) else found
+
+    def _leaves(self, known: StopSignal) -> bool:
+        """Whether the time after a notice is used up, as far as this process can tell."""
+        if known.preempt or not known.noticed or known.deadline is None:
+            return known.preempt
+        if self._distributed.size > 1 and self._mode is PreemptMode.WorkersAskMaster:
+            return True  # each rank would save for itself, at a step of its own
+        return self._grace_period.over(self._monotonic(), (known.deadline - self._now()).total_seconds())
 
     def _register_for_sigterm(self, pid_file: Path) -> None:
         previous = signal.getsignal(signal.SIGTERM)
@@ -429,6 +468,10 @@ class LocalPreempt:
 
     def acknowledge_preemption_signal(self) -> None:
         """No master to notify."""
+
+    @property
+    def noticed(self) -> bool:
+        return False
 
     @property
     def deadline(self) -> datetime | None:

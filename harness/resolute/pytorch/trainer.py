@@ -162,6 +162,7 @@ class _Fit:
         elif restored and self._due(self._periods.validation) and self._validated_step != self._step:
             self._validate()  # it was due when the last run had to stop
         self._core.train.mark_step(self._step)
+        self._core.preempt.should_checkpoint()  # the trainer saves on request, from the first step on
         preempted = self._train_by_lengths() if self._by_lengths else self._train_whole()
         return FitResult(steps_completed=self._step, preempted=preempted, validation=self._validation)
 
@@ -234,12 +235,15 @@ class _Fit:
                 self._core.train.report_progress(min(1.0, self._step / self._whole))
         if self._step % self._context.aggregation_frequency != 0:
             return False  # gradients of half a window are in no checkpoint: finish the window first
-        if self._core.preempt.should_preempt(auto_ack=False):
+        preempt = self._core.preempt
+        stop, wanted = preempt.should_preempt(auto_ack=False), preempt.should_checkpoint()
+        validates = self._due(self._periods.validation) and self._step < self._periods.end
+        # A validation may take longer than the machine is there: the next run begins with it.
+        if stop or (validates and preempt.noticed):
             self._stop_for_preemption()
             return True
-        if self._due(self._periods.validation) and self._step < self._periods.end:
+        if validates:
             self._validate()
-        wanted = self._core.preempt.should_checkpoint()
         if (wanted or self._due(self._periods.checkpoint)) and self._saved_step != self._step:
             self._save()
         return False

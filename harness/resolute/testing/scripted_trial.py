@@ -177,8 +177,9 @@ class ScriptedTrial:
         if self._script.ignore_preemption:
             return
         preempt = self._context.preempt
-        stop = preempt.should_preempt(auto_ack=False)
-        if preempt.should_checkpoint():
+        # What waits to be told to stop has no use for the time after a notice.
+        stop = preempt.should_preempt(auto_ack=False) or (next_command and preempt.noticed)
+        if not stop and preempt.should_checkpoint():
             self._save()
         if not stop:
             return

@@ -1,7 +1,8 @@
 """One run of the simulation: arrivals, boots, ends, refusals and interruptions; each moment ends with one decision.
 
 Times are seconds from the course's epoch. Work progresses only while it holds slots. A run that resumes from a checkpoint first
-takes `restart_s`. A preempted run saves for `save_s` and loses nothing. An interrupted run returns to its last periodic checkpoint.
+takes `restart_s`. A preempted run saves for `save_s` and loses nothing. A run whose machine has a notice saves, trains on, and
+saves again before the end of the machine (`resolute.grace_period`). Without a notice it returns to its last periodic checkpoint.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 from typing import Any
 
+from resolute import grace_period
 from resolute.wire.states import AllocationState
 from resolute_master.decision.view import Progress
 from resolute_master.domain.copies import replace
@@ -228,14 +230,14 @@ class Course:
         self._over(id_, work, fate)
 
     def _left(self, id_: AllocationId) -> bool:
-        """It has saved: all that it had done until it was asked."""
+        """It has saved: all that it had done until it was asked, and since."""
         work = self.works.get(id_)
         if work is None or work.started_s is None:
             return False
         asked_at = self.pool.snapshot.allocations[id_].preempt
         asked_s = self.now_s if asked_at is None else (asked_at.requested_at - self.epoch).total_seconds()
         self.pool.left(id_)
-        self._cut(id_, work, self._progress(work, asked_s))
+        self._cut(id_, work, self._progress(work, asked_s + work.trained_on_s))
         return True
 
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
@@ -318,7 +320,7 @@ class Course:
             return
         for allocation in self.pool.noticed(id_, self.time(self.now_s + notice_s)):
             self.works[allocation].interruptions += 1
-            self._leave(allocation)
+            self._train_on(allocation)
         self._at(self.now_s + notice_s, _Kind.TAKEN, id_)
 
     def _taken(self, id_: InstanceId) -> bool:
@@ -401,12 +403,23 @@ class Course:
         work = self.works[id_]
         self._waiting -= 1
         work.waited_s += self.now_s - work.queued_s
-        work.started_s = self.now_s
+        work.started_s, work.trained_on_s = self.now_s, 0.0
         if work.first_start_s is None:
             work.first_start_s = self.now_s
         work.runs += 1
         self._expect_end(id_, work)
         self._expect_checkpoint(id_, work)
+
+    def _train_on(self, id_: AllocationId) -> None:
+        """Work with a notice saves, trains until it is done or has to leave, and saves."""
+        work, save_s = self.works[id_], self.frictions.save_s
+        trained_s = grace_period.trained_s(self.frictions.notice_s, save_s)
+        if trained_s <= 0.0:
+            self._leave(id_)
+            return
+        left_s = self._end_of(work) - self.now_s
+        work.trained_on_s = min(trained_s, left_s)
+        self._at(self.now_s + work.trained_on_s + 2 * save_s, _Kind.LEFT, id_)
 
     def _leave(self, id_: AllocationId) -> None:
         self._at(self.now_s + self.frictions.save_s, _Kind.LEFT, id_)

@@ -51,6 +51,8 @@ class Work:
     runs: int = 0
     started_s: float | None = None
     """Of the present run."""
+    trained_on_s: float = 0.0
+    """Time that the present run trains after the notice of its machine's end."""
     first_start_s: float | None = None
     queued_s: float = 0.0
     """Since when it waits, while it does."""

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,23 @@ def test_preempted_and_killed_runs_report_what_one_run_would(
     assert losses(master, "training") == expected["training"]
     assert losses(master, "validation") == expected["validation"]
     assert newest(master)[0] == LENGTH and master.stored.progress[-1] == 1.0
+
+
+def test_after_a_notice_the_trainer_saves_and_trains_on_until_the_next_validation(
+    master: FakeMaster, tasks: Tasks, tmp_path: Path, expected: dict[str, dict[int, float]]
+) -> None:
+    """A validation may take longer than the machine is there. The next run begins with it."""
+    deadline = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    master.preempt("3.task.1", notice={"kind": "interruption", "deadline": deadline, "reason": "spot"})
+    ended = tasks.run(variables(master, tmp_path, 1))
+    assert ended.code == 0, ended.err
+    saved = sorted(body["metadata"]["steps_completed"] for body in master.stored.checkpoints.values())
+    assert saved == [1, 10] and master.stored.acknowledged == ["3.task.1"]
+    assert losses(master, "validation") == {}
+    ended = tasks.run(variables(master, tmp_path, 2, latest=newest(master)[1]))
+    assert ended.code == 0, ended.err
+    assert losses(master, "training") == expected["training"]
+    assert losses(master, "validation") == expected["validation"]
 
 
 @pytest.mark.nightly

@@ -7,11 +7,12 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from resolute import grace_period
 from resolute.clock import FixedClock
 from resolute.core import preempt as preempt_module
 from resolute.core.distributed import DistributedContext
@@ -44,12 +45,16 @@ def asking(
         distributed.close()
 
 
-def give_notice(run_dir: Path) -> None:
-    (run_dir / NOTICE_FILE).write_text(json.dumps({"kind": "interruption", "deadline": None, "reason": "spot"}))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def give_notice(run_dir: Path, within_s: float | None = None) -> None:
+    deadline = None if within_s is None else (NOW + timedelta(seconds=within_s)).isoformat()
+    (run_dir / NOTICE_FILE).write_text(json.dumps({"kind": "interruption", "deadline": deadline, "reason": "spot"}))
 
 
 def a_clock() -> FixedClock:
-    return FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
+    return FixedClock(NOW)
 
 
 def test_a_notice_is_seen_a_look_period_after_the_last_look_at_the_latest(tmp_path: Path) -> None:
@@ -96,3 +101,68 @@ def test_ranks_that_ask_together_look_at_every_question(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(2) as ranks:
         assert list(ranks.map(of_rank, range(2))) == 2 * [[False, False, True, True]]
+
+
+def trains_until_told_to_stop(
+    preempt: ManagedPreempt, clock: FixedClock, *, save_s: float
+) -> tuple[list[float], float]:
+    """A program with steps of one second that saves on request: when it saved and when it was to end, since the beginning."""
+    saved: list[float] = []
+    while not preempt.should_preempt(auto_ack=False):
+        if preempt.should_checkpoint():
+            clock.advance(save_s)
+            saved.append((clock.now() - NOW).total_seconds())
+        clock.advance(1.0)
+    return saved, (clock.now() - NOW).total_seconds()
+
+
+def test_a_program_that_saves_on_request_trains_on_and_ends_in_time_for_one_more_save(tmp_path: Path) -> None:
+    clock = a_clock()
+    with asking(tmp_path, DistributedContext.alone(), clock) as preempt:
+        assert not preempt.should_preempt(auto_ack=False) and not preempt.should_checkpoint()
+        give_notice(tmp_path, within_s=120)
+        clock.advance(1.0)
+        saved, ended = trains_until_told_to_stop(preempt, clock, save_s=10.0)
+    # A step of one second counts as a part of the save.
+    assert saved == [11.0] and ended == 120.0 - grace_period.reserve_s(11.0) - 1.0
+
+
+def test_a_program_that_does_not_ask_whether_to_save_ends_at_the_notice(tmp_path: Path) -> None:
+    clock = a_clock()
+    with asking(tmp_path, DistributedContext.alone(), clock) as preempt:
+        assert not preempt.should_preempt(auto_ack=False)
+        give_notice(tmp_path, within_s=120)
+        clock.advance(1.0)
+        assert preempt.should_preempt(auto_ack=False)
+
+
+def test_a_rebalance_and_then_the_notice_of_the_end_ask_for_a_save_each(tmp_path: Path) -> None:
+    clock = a_clock()
+    with asking(tmp_path, DistributedContext.alone(), clock) as preempt:
+        assert not preempt.should_checkpoint()
+        (tmp_path / NOTICE_FILE).write_text(json.dumps({"kind": "rebalance", "deadline": None, "reason": "likely"}))
+        assert not preempt.should_preempt(auto_ack=False) and preempt.should_checkpoint() and not preempt.noticed
+        clock.advance(1.0)
+        give_notice(tmp_path, within_s=120)
+        assert not preempt.should_preempt(auto_ack=False) and preempt.should_checkpoint() and preempt.noticed
+        assert not preempt.should_checkpoint(), "once"
+
+
+def test_ranks_save_together_and_end_together_although_one_machine_only_goes_away(tmp_path: Path) -> None:
+    """The save of the rank without a notice takes longer: it decides when both end."""
+
+    def of_rank(rank: int) -> tuple[list[float], float]:
+        run_dir = tmp_path / str(rank)
+        run_dir.mkdir()
+        distributed = DistributedContext(rank=rank, size=2, local_size=2, local_rank=rank, key=str(tmp_path))
+        clock = a_clock()
+        with asking(run_dir, distributed, clock) as preempt:
+            assert not preempt.should_checkpoint()
+            if rank == 1:
+                give_notice(run_dir, within_s=120)
+            return trains_until_told_to_stop(preempt, clock, save_s=(20.0, 10.0)[rank])
+
+    with ThreadPoolExecutor(2) as ranks:
+        (saved, ended), (saved_too, ended_too) = ranks.map(of_rank, range(2))
+    assert (saved, saved_too) == ([20.0], [10.0])
+    assert ended == 120.0 - grace_period.reserve_s(21.0) - 1.0 and ended_too == ended - 10.0, "at the same step"

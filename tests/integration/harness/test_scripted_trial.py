@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from resolute.storage import DirectoryStorage, Manifest
@@ -76,9 +78,9 @@ def test_notice_file_preempts_without_the_master(master: FakeMaster, tasks: Task
     task = tasks.start(variables)
     master.wait_until(lambda: len(master.metrics(5, "training")) >= 3)
     notice = Path(variables["DET_RUN_DIR"]) / "notice.json"
-    notice.with_suffix(".new").write_text(
-        '{"kind": "interruption", "deadline": "2030-01-01T00:00:00Z", "reason": "spot", "extra": {}}'
-    )
+    deadline = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
+    body = {"kind": "interruption", "deadline": deadline, "reason": "spot", "extra": {}}
+    notice.with_suffix(".new").write_text(json.dumps(body))
     os.replace(notice.with_suffix(".new"), notice)
     assert tasks.finish(task).code == 0
     assert master.stored.acknowledged == ["3.task.1"] and len(master.stored.checkpoints) == 1

@@ -119,9 +119,10 @@ def test_a_poll_with_and_without_our_fields() -> None:
     assert signal_of_poll({"preempt": False}) == StopSignal()
     assert signal_of_poll({"preempt": True, "reason": "pause"}) == StopSignal(preempt=True, reason="pause")
     notice = {"kind": "interruption", "deadline": "2026-01-01T12:00:00Z", "reason": "spot"}
-    assert signal_of_poll({"preempt": True, "reason": "", "notice": notice}) == StopSignal(
-        preempt=True, deadline=NOW, reason="spot"
-    )
+    announced = StopSignal(noticed=True, deadline=NOW, reason="spot")
+    assert signal_of_poll({"preempt": True, "reason": "", "notice": notice}) == announced
+    at_any_time = {**notice, "deadline": None}
+    assert signal_of_poll({"preempt": True, "notice": at_any_time}) == StopSignal(preempt=True, reason="spot")
 
 
 def test_a_rebalance_asks_for_a_checkpoint_only() -> None:
@@ -145,9 +146,9 @@ def test_the_notice_file_is_read_when_it_changes_and_survives_half_files(tmp_pat
     assert reader.read().checkpoint_wanted and not reader.read().preempt
     (tmp_path / "new").write_text('{"kind": "interruption", "deadline": "2026-01-01T12:00:00Z"}')
     os.replace(tmp_path / "new", path)
-    assert reader.read().preempt and reader.read().deadline == NOW
+    assert reader.read().noticed and reader.read().deadline == NOW
     path.unlink()
-    assert reader.read().preempt, "a notice that was seen is not unseen"
+    assert reader.read().noticed, "a notice that was seen is not unseen"
 
 
 def entry(content: str) -> FileEntry:

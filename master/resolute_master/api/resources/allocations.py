@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from uuid import UUID
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
@@ -68,11 +69,12 @@ async def preemption_signal(call: Call, ref: AllocationRef) -> AllocationPreempt
 
 
 def _signal(call: Call, allocation: Allocation) -> AllocationPreemptionSignalResponse:
-    request = allocation.preempt
+    request, notice = allocation.preempt, notice_of(call, allocation)
+    if request is not None and notice is not None and notice.deadline is not None:
+        # The preemption timeout may end the task before its machine ends.
+        notice = replace(notice, deadline=min(notice.deadline, request.deadline))
     return AllocationPreemptionSignalResponse(
-        preempt=request is not None,
-        reason=request.reason if request else "",
-        notice=notice_of(call, allocation),
+        preempt=request is not None, reason=request.reason if request else "", notice=notice
     )
 
 
