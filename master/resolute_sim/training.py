@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from resolute.clock import Clock
 from resolute.errors import ResoluteError
+from resolute.grace_period import GracePeriod
 from resolute.ids import IdSource
 from resolute.wire.states import NoticeKind
 from resolute_agent.runtimes.scripted import ScriptedTask
@@ -75,6 +76,8 @@ class Training:
         self._gang = site.storage.gangs[self._allocation]
         self._saved_at = self._step
         self._advised = False
+        self._grace_period = GracePeriod()
+        self._grace_period.asked_whether_to_save()
         self._chief = False
         task.polite = not self._data["stuck_s"]
         task.stuck_s = self._data["stuck_s"]
@@ -188,13 +191,17 @@ class Training:
     def _stop_wanted(self) -> bool:
         if self._data["deaf"]:
             return False
-        noticed = any(notice.kind is not NoticeKind.REBALANCE for notice in self._task.notices)
-        return noticed or self._client.stop_wanted()
+        ends = [notice.deadline for notice in self._task.notices if notice.kind is not NoticeKind.REBALANCE]
+        if not ends or ends[-1] is None or not self._data["trains_on_after_notice"]:
+            return bool(ends) or self._client.stop_wanted()
+        now = self._site.clock.now()
+        return self._grace_period.over(self._site.clock.monotonic(), (ends[-1] - now).total_seconds())
 
     def _advised_to_save(self) -> bool:
         if self._advised or not self._task.notices:
             return False
         self._advised = True
+        self._grace_period.save_requested(self._site.clock.monotonic())
         return True
 
     async def _save(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from resolute.grace_period import LONGEST_S
 from resolute_master.domain.administration import SetBudget
 from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.copies import replace
@@ -181,13 +182,14 @@ def _draw_config(rng: random.Random, number: int, slots: int, trials: int) -> di
     if trials > 1 and rng.random() < 0.3:
         searcher |= _draw_halving(rng, steps)
     failures = [rng.randint(1, steps) for _ in range(rng.choice((1, 2)))] if rng.random() < 0.3 else []
+    preemption_timeout_s = rng.choice((60, 300))
     return {
         "name": f"simulated {number}",
         "hyperparameters": {"x": {"type": "double", "minval": 0.0, "maxval": 1.0}},
         "searcher": searcher,
         "resources": {"slots_per_trial": slots},
         "max_restarts": restarts,
-        "preemption_timeout": rng.choice((60, 300)),
+        "preemption_timeout": preemption_timeout_s,
         "environment": {"environment_variables": [f"RESOLUTE_SCRIPT={_draw_launch(rng)}"]},
         "data": {
             "steps": steps,
@@ -202,6 +204,8 @@ def _draw_config(rng: random.Random, number: int, slots: int, trials: int) -> di
             "stuck_s": rng.choice((5.0, 90.0)) if rng.random() < 0.1 else 0.0,
             "floor_by_x": True,
             "by_length": "max_length" in searcher,
+            # The others have not the time.
+            "trains_on_after_notice": preemption_timeout_s > LONGEST_S,
         },
     }
 

@@ -70,6 +70,20 @@ async def test_a_notice_comes_with_its_deadline(world: World) -> None:
     assert datetime.fromisoformat(answer["notice"]["deadline"]) == deadline
 
 
+async def test_a_preemption_timeout_that_ends_before_the_machine_is_the_deadline_of_the_notice(world: World) -> None:
+    agent = await world.agent()
+    _, allocation, task = await world.started(agent, preemption_timeout=60)
+    deadline = datetime.now(UTC) + timedelta(minutes=5)
+    await world.engine.submit(
+        ReportNotice(agent=agent.id, incarnation=agent.incarnation, kind=NoticeKind.INTERRUPTION, deadline=deadline, reason="spot")
+    )  # fmt: skip
+    answer = await world.get(f"/api/v1/allocations/{allocation.id}/signals/preemption", task=task, token="")
+    asked = world.engine.state.get(Allocation, allocation.id)
+    assert asked is not None and asked.preempt is not None
+    ends = datetime.fromisoformat(answer["notice"]["deadline"])
+    assert ends == asked.preempt.requested_at + timedelta(seconds=60) < deadline
+
+
 async def gang(world: World) -> tuple[Trial, Allocation, str]:
     """A trial over two agents."""
     first, second = await world.agent("agent-1", slots=2), await world.agent("agent-2", slots=2)

@@ -107,7 +107,7 @@ def test_an_interruption_with_notice_loses_no_progress_and_one_without_goes_back
     pool = _pool(_offer(1, Market.SPOT, 1.0), _offer(1))
     setting = Setting(pool=pool, jobs=(_job("a", 0.0, 4000.0),), capacity=(trace,))
     noticed = _played(setting).figures
-    assert (noticed.interruptions, noticed.lost_slot_s, noticed.launches) == (1, 70.0, 2)
+    assert (noticed.interruptions, noticed.lost_slot_s, noticed.launches) == (1, 80.0, 2), "a restart and two saves"
     sudden = _played(replace(setting, frictions=Frictions(notice_s=0.0, checkpoint_every_s=1000.0))).figures
     assert (sudden.interruptions, sudden.lost_slot_s) == (1, 3000.0 - 180.0 - 2000.0 + 60.0)
     assert noticed.jobs_completed == sudden.jobs_completed == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from uuid import UUID
 
 from resolute.errors import FailedPrecondition, InvalidInput, NotFound
@@ -69,23 +68,25 @@ async def preemption_signal(call: Call, ref: AllocationRef) -> AllocationPreempt
 
 
 def _signal(call: Call, allocation: Allocation) -> AllocationPreemptionSignalResponse:
-    request, notice = allocation.preempt, notice_of(call, allocation)
-    if request is not None and notice is not None and notice.deadline is not None:
-        # The preemption timeout may end the task before its machine ends.
-        notice = replace(notice, deadline=min(notice.deadline, request.deadline))
+    request = allocation.preempt
     return AllocationPreemptionSignalResponse(
-        preempt=request is not None, reason=request.reason if request else "", notice=notice
+        preempt=request is not None,
+        reason=request.reason if request else "",
+        notice=_notice(call, allocation),
     )
 
 
-def notice_of(call: Call, allocation: Allocation) -> PreemptionNotice | None:
-    """The most urgent notice of a machine that the allocation runs on."""
+def _notice(call: Call, allocation: Allocation) -> PreemptionNotice | None:
+    """The most urgent notice of its machines. The preemption timeout may end the task before its machine ends."""
     agents = (call.api.engine.state.get(Agent, c.agent) for c in allocation.containers if not c.ended)
     notices = [agent.notice for agent in agents if agent is not None and agent.notice is not None]
     if not notices:
         return None
     first = min(notices, key=lambda n: (n.deadline is None, n.deadline.timestamp() if n.deadline else 0.0))
-    return PreemptionNotice(kind=first.kind, deadline=first.deadline, reason=first.reason)
+    deadline = first.deadline
+    if deadline is not None and allocation.preempt is not None:
+        deadline = min(deadline, allocation.preempt.deadline)
+    return PreemptionNotice(kind=first.kind, deadline=deadline, reason=first.reason)
 
 
 async def acknowledge_preemption(call: Call, ref: AllocationRef) -> Empty:
