@@ -1,8 +1,6 @@
 # Everything a developer or a user runs. `make demo` and `make test` need Python >= 3.11 and nothing else: each makes the
 # environment it needs (scripts/environment.py).
 PYTHON ?= python3
-# The interpreter that is asked for is taken as it is.
-ENVIRONMENT = $(PYTHON) scripts/environment.py $(if $(filter file,$(origin PYTHON)),--fastest)
 VENV := .venv
 BIN := $(VENV)/bin
 COMPAT := .venv-compat
@@ -85,15 +83,15 @@ nightly: $(VENV)/dev.ready $(COMPAT)/ready # everything, with what takes too lon
 	RESOLUTE_TEST_EFFORT=night $(BIN)/python -m pytest -n $(WORKERS) -o 'norecursedirs=.* node_modules'
 
 $(VENV)/demo.ready: pyproject.toml scripts/environment.py requirements/demo.lock
-	$(ENVIRONMENT) $(VENV) requirements/demo.lock --torch --editable
+	$(PYTHON) scripts/environment.py $(VENV) requirements/demo.lock --torch --editable
 	touch $@
 
 $(VENV)/dev.ready: pyproject.toml scripts/environment.py requirements/dev.lock
-	$(ENVIRONMENT) $(VENV) requirements/dev.lock --torch --editable
+	$(PYTHON) scripts/environment.py $(VENV) requirements/dev.lock --torch --editable
 	touch $@ $(VENV)/demo.ready
 
 $(COMPAT)/ready: requirements/compat.lock scripts/environment.py
-	$(ENVIRONMENT) $(COMPAT) requirements/compat.lock
+	$(PYTHON) scripts/environment.py $(COMPAT) requirements/compat.lock
 	touch $@
 
 lock: $(VENV)/dev.ready # the newest releases that have settled; PACKAGE=name for one, KEEP=1 after a change of pyproject.toml

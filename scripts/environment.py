@@ -1,6 +1,6 @@
 """Make a virtual environment of what a lock file lists: with uv when it can be had, else with pip.
 
-    python scripts/environment.py <directory> <lock> [--torch] [--editable] [--fastest]
+    python scripts/environment.py <directory> <lock> [--torch] [--editable]
 
 Needs Python >= 3.11 and nothing else. Every package is compared with the hashes of its lock. uv does not read pip's
 configuration, so what pip has been told (extra indexes, find-links, certificates) is passed on. PyTorch is installed first, as
@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 OLDEST = (3, 11)
@@ -28,7 +27,6 @@ PIP_TO_UV = {
     "extra-index-url": "UV_INDEX",
     "cert": "SSL_CERT_FILE",
 }
-DISTRIBUTION = "/usr/bin/python3"
 FORMER_NAME = "resolute"
 """Of the distribution. An environment made for it has an editable installation of these same files, with the same programs."""
 
@@ -44,9 +42,8 @@ def main() -> int:
     parser.add_argument("lock")
     parser.add_argument("--torch", action="store_true", help="with PyTorch, of requirements/torch-*.lock")
     parser.add_argument("--editable", action="store_true", help="with the distribution of this checkout")
-    parser.add_argument("--fastest", action="store_true", help="of the distribution's Python, where this one is slower")
     options = parser.parse_args()
-    python = make(options.directory, fastest=options.fastest)
+    python = make(options.directory)
     environ = uv_environment(python)
     if options.torch and (failed := install_torch(python, environ)):
         return failed
@@ -59,31 +56,12 @@ def main() -> int:
     return install(python, ["--no-deps", "--no-build-isolation", "-e", "."], environ).returncode
 
 
-def faster_of(distribution: str) -> str:
-    """This interpreter, or the distribution's of the same version where this one was built without profiles of its own work.
-
-    Distributions build with profiles, and so do uv and conda; pyenv does not unless it is asked to. Without them, the same work
-    takes a fifth more processor time.
-    """
-    if "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or ""):
-        return sys.executable
-    # It must be able to make an environment, too: Debian has that in a package of its own.
-    look = "import ensurepip, sys; print(*sys.version_info[:2])"
-    try:
-        told = subprocess.run([distribution, "-I", "-c", look], capture_output=True, text=True, check=False).stdout
-    except OSError:
-        return sys.executable
-    same = told.split() == [str(part) for part in sys.version_info[:2]]
-    return distribution if same else sys.executable
-
-
-def make(directory: Path, *, fastest: bool) -> Path:
+def make(directory: Path) -> Path:
     """The environment's python; an existing environment is kept."""
     python = directory / "bin" / "python"
     if not python.exists():
-        interpreter = faster_of(DISTRIBUTION) if fastest else sys.executable
-        print(f"making {directory} with {interpreter}", flush=True)
-        subprocess.run([interpreter, "-m", "venv", str(directory)], check=True)
+        print(f"making {directory}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
     if not (directory / "bin" / "uv").exists() and not shutil.which("uv"):
         locked = ["--require-hashes", "-r", str(REQUIREMENTS / "uv.lock")]
         subprocess.run([str(python), "-m", "pip", "install", "-q", *locked], check=False)
