@@ -8,6 +8,7 @@ value is how many machines can be had in that tick; where no value is above 1 it
 from __future__ import annotations
 
 import json
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_provisioner.model import Market, Offer, RefusalKind
 
 KINDS = ("availability", "price")
+LONGEST_S, MOST = 3650 * 86_400.0, 1e6
+"""Limits of a step of a series, and of its value. A larger number is a mistake."""
 LEAST_PATIENCE_S = 86_400.0
 """Longer than any boot, any pause after a refusal and any checkpoint interval."""
 _NAMED = re.compile(r"(?P<zone>[a-z]+(?:-[a-z]+)+-?\d[a-z]?(?:-[a-z])?)_(?P<accelerator>[a-z0-9-]+)_(?P<slots>\d+)$")
@@ -104,15 +107,25 @@ def _read(path: Path) -> CapacityTrace:
     gap_s: Any = data.get("gap_seconds")
     if kind not in KINDS:
         raise InvalidInput(f"--spot: {path}, key kind: must be one of {', '.join(KINDS)}, and is {kind!r}")
-    if not _is_number(gap_s) or gap_s <= 0:
-        raise InvalidInput(f"--spot: {path}, key gap_seconds: must be a number above 0, and is {gap_s!r}")
+    if not _is_number(gap_s) or not 1 <= gap_s <= LONGEST_S:
+        raise InvalidInput(f"--spot: {path}, key gap_seconds: must be seconds, 1 to {LONGEST_S:.0f}, and is {gap_s!r}")
     if not isinstance(runs, list) or not runs:
         raise InvalidInput(f"--spot: {path}, key rle: must be a list of [value, repeat], and is {runs!r}")
     for index, run in enumerate(runs):
         if not (isinstance(run, list) and len(run) == 2 and all(map(_is_number, run)) and run[0] >= 0 and run[1] > 0):
-            raise InvalidInput(f"--spot: {path}, key rle[{index}]: must be [value, repeat] of numbers, and is {run!r}")
+            raise InvalidInput(
+                f"--spot: {path}, key rle[{index}]: must be [value, repeat], a value that is at least 0 and a repeat above 0, "
+                f"and is {run!r}"
+            )
+        if run[0] > MOST or gap_s * run[1] > LONGEST_S:
+            raise InvalidInput(
+                f"--spot: {path}, key rle[{index}]: must be a value of at most {MOST:,.0f}, for ten years at most, and is {run!r}"
+            )
     named = _NAMED.search(path.stem.rpartition("__")[2])
     whose: dict[str, Any] = {**(named.groupdict() if named else {}), **data}
+    slots = whose.get("slots") or 0
+    if not str(slots).isdecimal():
+        raise InvalidInput(f"--spot: {path}, key slots: must be a whole number, and is {slots!r}")
     return CapacityTrace(
         name=path.stem,
         kind=kind,
@@ -120,13 +133,13 @@ def _read(path: Path) -> CapacityTrace:
         ends=tuple(accumulate(float(repeat) * gap_s for _, repeat in runs)),
         zone=str(whose.get("zone") or ""),
         accelerator=str(whose.get("accelerator") or ""),
-        slots=int(whose.get("slots") or 0),
+        slots=int(slots),
         offer_id=str(whose.get("offer") or ""),
     )
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 class TracedMarket:

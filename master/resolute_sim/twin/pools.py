@@ -18,6 +18,9 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.pools.policies import pool_policies
 from resolute_master.pools.pool_file import config_of_pools
 
+MOST_SLOTS = 100_000
+"""Of one machine, far more than any has: a larger number is a mistake, and a simulation of it would not end in time."""
+
 UNPLAYED = {
     "agent_reconnect_wait": "its agents never lose contact",
     "max_aux_containers_per_agent": "every job of a trace has slots",
@@ -37,6 +40,12 @@ def read_pool(path: Path, name: str | None = None) -> PoolPolicy:
     config = _config(path)
     found = _chosen(path, config, name)
     _refuse_unplayed(path, next(each for each in config.resource_pools if each.pool_name == found.name))
+    largest = max((offer.slots for offer in found.scaling.offers), default=0) if found.scaling is not None else 0
+    if largest > MOST_SLOTS:
+        raise InvalidInput(
+            f"--pool: {path}: a machine of pool '{found.name}' has {largest} slots, and a simulation takes {MOST_SLOTS} at most; "
+            "correct the number"
+        )
     return found
 
 

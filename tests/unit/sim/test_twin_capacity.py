@@ -54,7 +54,12 @@ def test_the_name_of_a_file_says_whose_capacity_it_holds(tmp_path: Path) -> None
     [
         ([], "is not a JSON object"),
         ({**GOOD, "kind": "capacity"}, "key kind: must be one of availability, price, and is 'capacity'"),
-        ({**GOOD, "gap_seconds": 0}, "key gap_seconds: must be a number above 0, and is 0"),
+        ({**GOOD, "gap_seconds": 0}, "key gap_seconds: must be seconds, 1 to 315360000, and is 0"),
+        ({**GOOD, "gap_seconds": 1e300}, "key gap_seconds: must be seconds, 1 to 315360000, and is 1e+300"),
+        ({**GOOD, "rle": [[1, float("inf")]]}, "key rle[0]: must be [value, repeat]"),
+        ({**GOOD, "rle": [[1, 1e300]]}, "key rle[0]: must be a value of at most 1,000,000, for ten years at most"),
+        ({**GOOD, "kind": "price", "rle": [[1e300, 1]]}, "key rle[0]: must be a value of at most 1,000,000"),
+        ({**GOOD, "slots": "two"}, "key slots: must be a whole number, and is 'two'"),
         ({**GOOD, "rle": []}, "key rle: must be a list"),
         ({**GOOD, "rle": [[1, 3], [1]]}, "key rle[1]: must be [value, repeat]"),
         ({**GOOD, "rle": [[-1, 3]]}, "key rle[0]"),

@@ -250,6 +250,11 @@ def test_a_pool_that_never_grows_and_a_job_that_never_fits_are_refused(
     (files / "jobs.csv").write_text(JOBS + "wide,1,1,16,x\n")
     assert _simulate(files) == 1
     assert "job 'wide' asks for 16 slots" in capsys.readouterr().err
+    (files / "pool.yaml").write_text(POOL.replace("slots_per_instance: 2", "slots_per_instance: 200000"))
+    assert _simulate(files) == 1
+    assert (
+        "a machine of pool 'small' has 200000 slots, and a simulation takes 100000 at most" in capsys.readouterr().err
+    )
     (files / "pool.yaml").write_text("pool_name: small\nprovider: null\n")
     assert _simulate(files) == 1
     assert "no pool of it has a provider" in capsys.readouterr().err
