@@ -1,8 +1,8 @@
-"""Brings a cluster up on a cloud account by Terraform, and takes it away again.
+"""Creates a cluster in a cloud account with Terraform, and destroys it.
 
-Knows the Terraform modules of `terraform/`, the state of a cluster on this machine or in a bucket, what the modules tell of a
-cluster (facts), and how a master's configuration is made of these. `machine` runs on the machine of the master; everything
-else runs where `det deploy` is called.
+The package contains the Terraform modules' interface, the state of a cluster on this machine or in a bucket, and the rendering of a
+master's configuration from the outputs of the modules (facts). `machine` runs on the master's machine; everything else runs where
+`det deploy` is called.
 
-Must not know how machines for work are bought: that is the provisioner's. Speaks to a master only to see that it serves.
+It must not import the provisioner, which buys the machines for work. It calls a master only to check that it is ready.
 """

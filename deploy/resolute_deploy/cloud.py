@@ -1,11 +1,11 @@
-"""What a cloud tells `det deploy` of itself: the ports, and the parts of the one registration that a cloud has.
+"""The ports between `det deploy` and a cloud, and the registration of a cloud.
 
 A cloud that clusters are deployed on has a package of its own, named in the registry of providers (`resolute.providers`), with
 modules of fixed names:
 
-    deployment   `DEPLOYMENT`, what `det deploy` asks
-    facts        `FACTS`, how a master's configuration is made of what Terraform tells of its cluster
-    machine      `MACHINE`, what the master's machine needs of its cloud
+    deployment   `DEPLOYMENT`, the interface that `det deploy` calls
+    facts        `FACTS`, the parts of a master's configuration that depend on the cloud
+    machine      `MACHINE`, the services of the cloud that the master's machine uses
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from resolute_deploy.terraform import Terraform
 from resolute_deploy.variables import Variable
 
 MARK = "resolute-deployment"
-"""Key of the tag or label of all that belongs to a cluster; its value is the cluster's name."""
+"""Key of the tag or label on every resource of a cluster; its value is the cluster's name."""
 FOLDER = "cluster"
-"""Of the cluster's bucket: what `det deploy` and the master's machine tell each other."""
+"""Prefix in the cluster's bucket for the documents that `det deploy` and the master's machine exchange."""
 CHECKPOINTS = "checkpoints"
-"""Of the cluster's bucket: what tasks keep."""
+"""Prefix in the cluster's bucket for the files of tasks."""
 
 Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a check found. `fatal` ones end `up` before anything is made; others are warnings."""
+    """The result of a check. A `fatal` one ends `up` before anything is created; others are warnings."""
 
     text: str
     fatal: bool = True
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """Something of the cluster that is still there, and how it is removed."""
+    """A resource of the cluster that still exists, and the command that removes it."""
 
     what: str
     command: str
@@ -68,7 +68,7 @@ def hourly_cost(master: float | None, pools: Sequence[Sequence[float | None]], k
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """What a killed Terraform has made and not written down. `remove` ends it, and returns when it is gone."""
+    """A resource that a killed Terraform created and did not record. `remove` deletes it, and returns when it no longer exists."""
 
     what: str
     remove: Callable[[], object]
@@ -80,7 +80,7 @@ Known = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A resource that a plan makes, without the values that are known only when others are made."""
+    """A resource that a plan creates, without the values that are known only after other resources exist."""
 
     type: str
     values: Mapping[str, Any]
@@ -90,7 +90,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
-    """What a plan makes and what is there already. `id` is the one by which Terraform takes it over."""
+    """A resource that a plan creates although it exists already. `id` is the one by which Terraform imports it."""
 
     what: str
     address: str
@@ -101,7 +101,7 @@ class Existing:
 
 
 class ClusterBucket(Protocol):
-    """Documents by which `det deploy` and the master's machine tell each other what is wanted and what is."""
+    """Documents with the desired and the actual state, which `det deploy` and the master's machine exchange."""
 
     def desired(self) -> tuple[str, dict[str, Any]]:
         """`cluster/desired.json`: its version and itself."""
@@ -112,7 +112,7 @@ class ClusterBucket(Protocol):
         ...
 
     def found(self, name: str) -> bytes | None:
-        """A document of the folder; None while it is not there."""
+        """A document of the folder; None if it does not exist."""
         ...
 
     def put(self, name: str, content: bytes) -> None:
@@ -121,12 +121,12 @@ class ClusterBucket(Protocol):
 
 
 class SecretStore(Protocol):
-    """The cloud's store of secrets, each under the name that the cloud gives it."""
+    """The cloud's secret store; each secret has the name that the cloud gives it."""
 
     def value(self, secret: str) -> str: ...
 
     def value_or_new(self, secret: str, make: Callable[[], str]) -> str:
-        """The value, made where there is none yet."""
+        """The value; it is created if there is none yet."""
         ...
 
 
@@ -134,29 +134,29 @@ class SecretStore(Protocol):
 
 
 class Account(ABC):
-    """What is looked at before a cluster is made, and ended and looked for when it is taken away."""
+    """Checks before a cluster is created, and the resources to remove when it is destroyed."""
 
     region: str
 
     @abstractmethod
     def check(self) -> None:
-        """Raises `InvalidInput` where the credentials do not open the account."""
+        """Raises `InvalidInput` if the account does not accept the credentials."""
 
     @abstractmethod
     def preflight(self, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
-        """Every finding at once. Raises `InvalidInput` where the account cannot be asked at all."""
+        """All findings together. Raises `InvalidInput` if the account cannot be read."""
 
     @abstractmethod
     def machines(self, cluster_id: str, *, besides: str = "") -> list[str]:
-        """Names of the cluster's machines that are not ended."""
+        """Names of the cluster's machines that are not terminated."""
 
     @abstractmethod
     def end(self, machines: Sequence[str]) -> None:
-        """Ends machines, and returns when they are gone."""
+        """Terminates machines, and returns when they no longer exist."""
 
     @abstractmethod
     def cancel_requests(self, cluster_id: str) -> None:
-        """Requests that would bring more machines, where the cloud keeps such."""
+        """Open requests for more machines, on a cloud that stores them."""
 
     @abstractmethod
     def bucket(self, name: str) -> ClusterBucket: ...
@@ -169,54 +169,54 @@ class Account(ABC):
 
     @abstractmethod
     def empty(self, bucket: str, prefix: str = "") -> int:
-        """Removes all versions of all objects below a prefix; gives their number."""
+        """Removes all versions of all objects below a prefix, and returns their number."""
 
     @abstractmethod
     def left(self, cluster_id: str) -> Iterator[Left]:
-        """What belongs to the cluster and is still there."""
+        """The resources of the cluster that still exist."""
 
     @abstractmethod
     def orphans(self, cluster_id: str, known: Known) -> Iterator[Orphan]:
-        """What is in no state, in the order in which it can be removed: what stands in another before that."""
+        """Resources that no state records, in the order in which they can be removed: a contained resource before its container."""
 
     def orphaned_parts(self, planned: Sequence[Planned]) -> Iterator[Orphan]:
-        """What is in no state and in no list of `orphans`: a plan that is about to make it again names it.
+        """Resources that no state records and `orphans` does not list: a plan would create them again.
 
-        Nothing, where a cloud has no such check.
+        Empty for a cloud without such a check.
         """
         return iter(())
 
     def existing_parts(self, planned: Sequence[Planned]) -> Iterator[Existing]:
-        """What is in no state and in no list of `orphans`, and is taken over where `orphaned_parts` would be removed.
+        """Resources as in `orphaned_parts`, except that Terraform imports them instead of removing them.
 
-        Nothing, where a cloud has no such check.
+        Empty for a cloud without such a check.
         """
         return iter(())
 
     @abstractmethod
     def making_bucket(self, name: str) -> str | None:
-        """The command that makes a bucket; None where it is there."""
+        """The command that creates a bucket; None if it exists."""
 
     @abstractmethod
     def kept_bucket(self, cluster_id: str) -> str | None:
-        """The id by which Terraform takes over the cluster's bucket; None where there is none."""
+        """The id by which Terraform imports the cluster's bucket; None if there is none."""
 
     @abstractmethod
     def console_command(self, machine: str) -> str:
-        """Shows what a machine says while it boots."""
+        """The command that prints a machine's boot output."""
 
 
 def in_the_way(account: Account, cluster_id: str) -> list[Left]:
-    """What a new cluster would meet under its name. A bucket that an earlier `down` has kept is taken over."""
+    """Existing resources under the name of a new cluster. A bucket that an earlier `down` kept is imported instead."""
     return [each for each in account.left(cluster_id) if not each.what.startswith("bucket ")]
 
 
 def refuse_lost_state(account: Account, terraform: Terraform, cluster_id: str, *, seen: bool) -> None:
-    """Before `remove_orphans` of an `up`: a state that holds nothing makes orphans of all that a cluster has.
+    """Refuses an `up` with an empty state if the cluster has resources: `remove_orphans` would delete all of them.
 
-    An interrupted first run leaves parts that are recorded nowhere, and never a machine or a database with what people have
-    stored: by then there is a whole copy of its state (`state_copy`). `seen` says whether this directory has run `up` for the
-    cluster before. Raises `InvalidInput`.
+    An interrupted first run leaves unrecorded parts, but never a machine or a database with data of users: by then there is a
+    complete copy of the state (`state_copy`). `seen` is true if this directory has run `up` for the cluster before. Raises
+    `InvalidInput`.
     """
     if any(not each.startswith("data.") and ".data." not in each for each in terraform.resources()):
         return
@@ -225,24 +225,24 @@ def refuse_lost_state(account: Account, terraform: Terraform, cluster_id: str, *
         return
     named = f"{', '.join(each.what for each in found[:3])}{', ...' if len(found) > 3 else ''}"
     advice = (
-        "restore the state, or remove what there is with `down`"
+        "restore the state, or remove the cluster with `down`"
         if seen
-        else "give the --state-path or --state-bucket that it was made with, or take another name"
+        else "give the --state-path or --state-bucket that it was created with, or choose another name"
     )
     raise InvalidInput(
-        f"--cluster-id {cluster_id}: there is a cluster of that name ({named}), and the state here holds nothing of it; {advice}"
+        f"--cluster-id {cluster_id}: there is a cluster of that name ({named}), and the state here does not contain it; {advice}"
     )
 
 
 def remove_orphans(
     account: Account, terraform: Terraform, bucket_resource: str, cluster_id: str, told: Callable[[str], None]
 ) -> None:
-    """Before an apply or a destroy.
+    """Removes orphans before an apply or a destroy.
 
-    Terraform records a resource when it is complete. One that it was making when it was killed carries the cluster's mark or
-    name and is in no state: the next run would make it again, and fail on its name or leave it behind. Such orphans are
-    incomplete and unused, so they are removed before Terraform runs. A bucket is taken over instead: it may be the one that an
-    earlier `down` has kept with its checkpoints.
+    Terraform records a resource when it is complete. A resource that a killed Terraform was creating carries the cluster's mark or
+    name and is in no state: the next run would create it again, and fail on its name or leave it behind. Such orphans are
+    incomplete and unused, so they are removed before Terraform runs. A bucket is imported instead: it may be the one that an
+    earlier `down` kept with its checkpoints.
     """
     terraform.wait_for_earlier_run(told)
     terraform.check_lock()
@@ -259,7 +259,7 @@ def remove_orphans(
 def take_over_planned(
     account: Account, terraform: Terraform, plan: Mapping[str, Any], told: Callable[[str], None]
 ) -> bool:
-    """After `remove_orphans`, between a plan and its apply: see `remove_planned`. True where a new plan is to be made."""
+    """Imports unrecorded resources between a plan and its apply, like `remove_planned`. Returns true if a new plan is necessary."""
     found = list(account.existing_parts(planned_resources(plan)))
     for each in found:
         told(f"taking over {each.what}, which an interrupted run has left")
@@ -268,10 +268,10 @@ def take_over_planned(
 
 
 def remove_planned(account: Account, plan: Mapping[str, Any], told: Callable[[str], None]) -> None:
-    """After `remove_orphans`, between a plan and its apply.
+    """Removes unrecorded parts of recorded resources, between a plan and its apply.
 
-    A killed Terraform may have made a part of a resource that the state has, such as a route of a recorded route table, and not
-    written the part down. Clouds refuse to make it again. It is removed, and the plan, which makes it, stays right.
+    A killed Terraform may have created a part of a recorded resource, such as a route of a route table, without recording the
+    part. Clouds refuse to create it again. The part is removed, and the plan, which creates it, stays valid.
     """
     for orphan in account.orphaned_parts(planned_resources(plan)):
         told(f"removing {orphan.what}, which an interrupted run has left")
@@ -279,7 +279,7 @@ def remove_planned(account: Account, plan: Mapping[str, Any], told: Callable[[st
 
 
 def planned_resources(plan: Mapping[str, Any]) -> tuple[Planned, ...]:
-    """Those that a plan makes and that the state does not have, of a plan as `terraform show -json` has it."""
+    """The resources that a plan creates, from the output of `terraform show -json`."""
     return tuple(
         Planned(type=each["type"], values=each["change"]["after"], address=each["address"])
         for each in plan.get("resource_changes", ())
@@ -288,7 +288,7 @@ def planned_resources(plan: Mapping[str, Any]) -> tuple[Planned, ...]:
 
 
 def known_resources(state: Mapping[str, Any]) -> Known:
-    """Of a state as `terraform show -json` has it. A database of RDS is known by its identifier."""
+    """Type and id of the resources of a state, from the output of `terraform show -json`. A database of RDS has its identifier."""
     found: set[tuple[str, str]] = set()
     modules = [state.get("values", {}).get("root_module", {})]
     while modules:
@@ -306,30 +306,30 @@ def known_resources(state: Mapping[str, Any]) -> Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A cloud as `det deploy` sees it beside its Terraform modules."""
+    """The interface of a cloud to `det deploy`, beside its Terraform modules."""
 
     account: Callable[[Mapping[str, Any]], Account]
-    """Opens the account that some variables name. Raises `InvalidInput` where none can be opened."""
+    """Opens the account that the variables name. Raises `InvalidInput` if it cannot be opened."""
     hourly_cost: Callable[[Mapping[str, Any], str], HourlyCost]
-    """Of variables and a region."""
+    """Arguments: variables and a region."""
     emulated: Callable[[Mapping[str, str]], Mapping[str, Any]]
-    """Variables of the module for an emulator of the cloud that an environment names."""
+    """Variables of the module for an emulator of the cloud; the environment names the emulator."""
     backend: Callable[[str, Mapping[str, Any], str], Mapping[str, Any]]
-    """Of the bucket, the variables with the region, and the cluster's name: the backend of a state that is kept there."""
+    """The backend of a state in a bucket. Arguments: the bucket, the variables with the region, and the cluster's name."""
     explained: Callable[[Exception], str | None]
     """A refusal of the cloud in one sentence; None for every other error."""
     hidden: frozenset[str] = frozenset()
-    """Variables that are no flags."""
+    """Variables that have no flag."""
     bucket_resource: str
     """Address of the cluster's bucket."""
     slow: Mapping[str, str]
-    """How long types of resources take that take long."""
+    """Usual durations of the slow types of resources."""
     oldest_for_bucket: tuple[int, ...] = ()
-    """The oldest Terraform that has a lock for a state in a bucket; empty where each has."""
+    """The oldest Terraform that can lock a state in a bucket; empty if every version can."""
     listed: Mapping[str, str]
     """Columns of `list`, and the variables that they show."""
     aliases: Mapping[str, str]
-    """Other names of the flags of all clouds, as the original has them on this one."""
+    """Further names of common flags, which the original has on this cloud."""
 
     def flags(self, flag: str) -> tuple[str, ...]:
         return (flag, self.aliases[flag]) if flag in self.aliases else (flag,)
@@ -341,23 +341,23 @@ def deployment(cloud: str) -> Deployment:
 
 
 def clouds() -> Mapping[str, str]:
-    """Titles of the clouds that clusters are deployed on, by their names."""
+    """Titles of the clouds that support `det deploy`, by name."""
     return {name: each.deployment.title for name, each in PROVIDERS.items() if each.deployment is not None}
 
 
 class Facts(Protocol):
-    """How a master's configuration is made of the facts of its cluster."""
+    """Renders the parts of a master's configuration that depend on the cloud, from the facts of its cluster."""
 
     def storage(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """`checkpoint_storage`."""
         ...
 
     def provider(self, facts: Mapping[str, Any], pool: Mapping[str, Any]) -> dict[str, Any]:
-        """`provider` of a pool, beside what is the same on all clouds."""
+        """`provider` of a pool, without the keys that all clouds share."""
         ...
 
     def setup(self, facts: Mapping[str, Any]) -> Sequence[str]:
-        """Commands of bash that bring a container engine onto a machine."""
+        """Bash commands that install a container engine on a machine."""
         ...
 
     def environment(self, facts: Mapping[str, Any]) -> Sequence[str]:
@@ -371,25 +371,25 @@ def facts_of(cloud: str) -> Facts:
 
 
 class LogStream(Protocol):
-    """Where lines of a log go."""
+    """A destination of log lines."""
 
     def send(self, lines: Sequence[tuple[int, str]]) -> bool:
-        """`lines` with their times in milliseconds. False where they are to be sent again."""
+        """Sends `lines` with their times in milliseconds. Returns false if they must be sent again."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudMachine:
-    """What the master's machine needs of its cloud. Needs what the boot script installs, and the standard library."""
+    """The cloud services that the master's machine uses. Imports the standard library and the packages of the boot script only."""
 
     bucket: Callable[[str], ClusterBucket]
     secrets: Callable[[], SecretStore]
     own_addresses: Callable[[], Sequence[str]]
     database_password: Callable[[SecretStore, Mapping[str, Any]], str]
-    """Of the facts of the database. Where the cloud makes no password, it is made and set here."""
+    """The password of the database, from its facts. If the cloud creates none, this creates and sets one."""
     log_stream: Callable[[str], LogStream]
     passed_variables: tuple[str, ...]
-    """Variables of the machine's environment that the master gets as well."""
+    """Environment variables of the machine that are passed to the master."""
 
 
 def cloud_machine(cloud: str) -> CloudMachine:
@@ -398,6 +398,6 @@ def cloud_machine(cloud: str) -> CloudMachine:
 
 
 def with_defaults(values: Mapping[str, Any], variables: Sequence[Variable], account: Account) -> dict[str, Any]:
-    """With the defaults of the module, and the region that the account's configuration has."""
+    """The variables with the defaults of the module, and the region of the account's configuration."""
     defaults = {each.name: each.default for each in variables if not each.required}
     return {**defaults, **values, "region": account.region}

@@ -1,4 +1,4 @@
-"""What this machine keeps of a deployed cluster: the variables that were given, the working copy of its module, and the state."""
+"""The local files of a deployed cluster: the given variables, the working copy of its module, and the state."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from resolute_deploy.variables import Variable, read_variables
 
 GIVEN = "variables.json"
 PLACE = "state.json"
-"""Where the state is: the bucket, or nothing for this directory."""
+"""File with the location of the state: a bucket, or empty for this directory."""
 LOCK = ".terraform.lock.hcl"
-"""Version and checksums of the providers, shipped with a module; Terraform takes no other package."""
+"""Version and checksums of the providers, shipped with a module; Terraform accepts no other package."""
 SHARED = "shared"
-"""Of the Terraform modules: what those of all clouds read, beside their directories."""
+"""Files that the modules of all clouds read, beside their directories."""
 
 
 def default_state_path(environ: Mapping[str, str]) -> Path:
@@ -59,11 +59,11 @@ class ClusterDirectory:
 
     @property
     def wheels(self) -> Path:
-        """Where the wheel of what runs here is made."""
+        """The directory for the wheel of the running version."""
         return self.path / "wheel"
 
     def any_wheel(self) -> str:
-        """A file for what looks at the cluster or takes it away: Terraform reads it, and installs nothing."""
+        """A file in place of the wheel for verbs that only read or destroy: Terraform reads it, and nothing installs it."""
         found = sorted(self.wheels.glob("*.whl"))
         if found:
             return str(found[-1])
@@ -77,7 +77,7 @@ class ClusterDirectory:
         return self.path / "ca.pem"
 
     def given(self) -> dict[str, Any]:
-        """What earlier runs of `up` were given. Raises `InvalidInput` where the file cannot be read."""
+        """The variables of earlier runs of `up`. Raises `InvalidInput` if the file cannot be read."""
         file = self.path / GIVEN
         try:
             values: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
@@ -88,16 +88,16 @@ class ClusterDirectory:
         return values
 
     def keep(self, values: Mapping[str, Any]) -> None:
-        """Before anything is made, so that `down` knows what `up` was asked for."""
+        """Writes the variables before anything is created, so that `down` uses the same ones."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = self.path / (GIVEN + ".new")
         fresh.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
         fresh.replace(self.path / GIVEN)
 
     def state_bucket(self, asked: str | None) -> str:
-        """The bucket of the state, empty where the state is in this directory.
+        """The bucket of the state; empty if the state is in this directory.
 
-        Raises `InvalidInput` where another one is asked for: the state there holds nothing of the cluster.
+        Raises `InvalidInput` if `asked` is another one: the state there does not contain the cluster.
         """
         file = self.path / PLACE
         if not file.exists():
@@ -111,7 +111,7 @@ class ClusterDirectory:
         return kept
 
     def keep_state_bucket(self, bucket: str) -> None:
-        """Before anything is made."""
+        """Writes the location of the state, before anything is created."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.path / PLACE).write_text(json.dumps({"bucket": bucket}) + "\n")
 
@@ -175,7 +175,7 @@ def known_clusters(state_path: Path, cloud: str) -> Iterator[ClusterDirectory]:
 
 
 def in_flags(text: str, variables: tuple[Variable, ...]) -> str:
-    """Messages of the module name its variables; people know the flags."""
+    """Replaces the names of variables in the module's messages by flags, which users know."""
     for variable in sorted(variables, key=lambda each: -len(each.name)):
         if "_" in variable.name:
             text = text.replace(variable.name, variable.flag)

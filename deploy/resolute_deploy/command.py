@@ -1,4 +1,4 @@
-"""`det deploy aws` and `det deploy gcp`: what the verbs take, do and say."""
+"""`det deploy aws` and `det deploy gcp`: the verbs, their flags and their output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from resolute_deploy.terraform import Step, Terraform
 from resolute_deploy.variables import add_flags, given_values, missing
 
 PLAN = "plan.out"
-"""File of what was planned, in the working copy of the module."""
+"""File of the plan, in the working copy of the module."""
 
 
 Run = Callable[[Invocation, argparse.Namespace], None]
@@ -69,7 +69,7 @@ class Deploy:
         given = {**before, **given_values(args, variables)}
         own = "wheel" not in given
         if own:
-            given["wheel"] = str(cluster.wheels)  # made when everything else is right: it takes seconds
+            given["wheel"] = str(cluster.wheels)  # built after all checks have passed: it takes seconds
         lacking = missing(given, variables)
         if lacking:
             raise InvalidInput(
@@ -118,8 +118,8 @@ class Deploy:
         given = cluster.given()
         if not given:
             raise InvalidInput(
-                f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster; "
-                f"`det deploy {self.name} list` shows those that it knows"
+                f"--cluster-id {cluster.cluster_id}: there is no such cluster in {cluster.path}; "
+                f"`det deploy {self.name} list` lists the clusters"
             )
         if not args.yes and not confirmed(_question(cluster, args.delete_checkpoints), cli.render, cli.stdin):
             cli.render.note("Nothing was changed.")
@@ -162,7 +162,7 @@ class Deploy:
         cluster = self._cluster(cli, args)
         given = cluster.given()
         if not given:
-            raise InvalidInput(f"--cluster-id {cluster.cluster_id}: {cluster.path} knows no such cluster")
+            raise InvalidInput(f"--cluster-id {cluster.cluster_id}: there is no such cluster in {cluster.path}")
         account = self.cloud.account(given)
         account.check()
         outputs = self._prepared(cli, args, cluster, _looked_at(cluster)).outputs()
@@ -184,7 +184,7 @@ class Deploy:
         cli.render.table(("What", "Is"), list(shown.items()), {**shown, "stages": told["stages"]})
 
     def dump_master_config_template(self, cli: Invocation, args: argparse.Namespace) -> None:
-        """The configuration that the master of a cluster is given."""
+        """Prints the configuration of the cluster's master."""
         cluster = self._cluster(cli, args)
         outputs = self._prepared(cli, args, cluster, _looked_at(cluster)).outputs()
         if not outputs:
@@ -195,7 +195,7 @@ class Deploy:
     # ---------------------------------------------------------------------------------------------------- helpers and flags
 
     def explaining(self, verb: Run) -> Run:
-        """`verb` with refusals of the cloud as sentences in place of a traceback."""
+        """`verb`, with a sentence in place of a traceback if the cloud refuses a call."""
 
         def run(cli: Invocation, args: argparse.Namespace) -> None:
             try:
@@ -267,7 +267,7 @@ def _state_path(cli: Invocation, args: argparse.Namespace) -> Path:
 
 
 def _looked_at(cluster: ClusterDirectory) -> dict[str, Any]:
-    """Variables of a cluster that is not to be changed."""
+    """Variables for a verb that does not change the cluster."""
     given = cluster.given()
     return given if "wheel" in given else {**given, "wheel": cluster.any_wheel()}
 
@@ -303,7 +303,7 @@ def _dollars(price: float | None) -> str:
 
 
 def _changes(plan: Mapping[str, Any]) -> Counter[str]:
-    """Words for what a plan does, with their numbers; a replacement counts as both."""
+    """The actions of a plan with their counts; a replacement counts as a removal and a creation."""
     words = {"create": "make", "update": "change", "delete": "remove"}
     return Counter(
         words[action]
@@ -322,7 +322,7 @@ def _show_plan(cli: Invocation, changes: Counter[str]) -> None:
 
 
 class _Steps:
-    """Says what Terraform does, one line a resource that is done, and what a slow one usually takes."""
+    """Prints the progress of Terraform: one line for each finished resource, and the usual duration of a slow one."""
 
     def __init__(self, cli: Invocation, total: int, slow: Mapping[str, str]) -> None:
         self._cli = cli

@@ -15,17 +15,17 @@ from resolute_deploy.cluster_directory import ClusterDirectory
 from resolute_deploy.terraform import Step, Terraform
 
 READY_S = 1200.0
-"""How long `up` waits for the master's machine: its packages come from the internet."""
+"""How long `up` waits for the master's machine, which downloads its packages."""
 POLL_S = 3.0
 
 
 class DeployFailed(ResoluteError):
-    """What was asked did not come about; what there is can be used by the next `up` or `down`."""
+    """The operation did not complete. The next `up` or `down` continues from the present state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """A cluster that serves."""
+    """A cluster whose master is ready."""
 
     master_url: str
     authority: Path
@@ -55,7 +55,7 @@ def prepared(
 def wait_until_ready(
     account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], told: Told, *, limit_s: float = READY_S
 ) -> tuple[Mapping[str, Any], ...]:
-    """Follows the status that the master's machine writes, until the master serves what is desired now."""
+    """Follows the status that the master's machine writes, until the master serves the desired version."""
     bucket = account.bucket(outputs["bucket"])
     desired, _ = bucket.desired()
     end, last = time.monotonic() + limit_s, ""
@@ -67,7 +67,7 @@ def wait_until_ready(
                 return tuple(status["stages"])
             now = status["error"] or f"the master's machine: {status['stage']}"
         else:
-            now = "the master's machine boots" if not status else "the master's machine has not seen the change yet"
+            now = "the master's machine boots" if not status else "the master's machine has not read the change yet"
         if now != last:
             told(now)
             last = now
@@ -83,7 +83,7 @@ def wait_until_ready(
 def deployed(
     account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], stages: tuple[Mapping[str, Any], ...]
 ) -> Deployed:
-    """What a person needs to log in."""
+    """The address, the certificate and the password for a login."""
     authority = account.bucket(outputs["bucket"]).found("ca.pem")
     if authority is not None:
         cluster.authority.write_bytes(authority)
@@ -104,14 +104,14 @@ def take_down(
     told: Told,
     step: Callable[[Step], None],
 ) -> list[Left]:
-    """Ends the master, then its machines, then everything else.
+    """Removes the master, then its machines, then everything else.
 
-    Gives what is still there: nothing, or a bucket that was to be kept.
+    Returns the resources that still exist: none, or a bucket that is to be kept.
     """
     remove_orphans(account, terraform, cloud.bucket_resource, cluster.cluster_id, told)
     outputs = terraform.outputs()
     master = outputs.get("master_instance_id", "")
-    # The master first: it would replace the machines that are ended.
+    # The master first: it would replace terminated machines.
     told("ending the master")
     account.end([master] if master in account.machines(cluster.cluster_id) else [])
     strays = account.machines(cluster.cluster_id)
@@ -125,7 +125,7 @@ def take_down(
     if kept:
         terraform.forget([each for each in terraform.resources() if each == cloud.bucket_resource])
     terraform.destroy(step)
-    # What an interrupted run has added to something that the state had, and what came after it was killed.
+    # Parts that an interrupted run added to a recorded resource, and resources that were created after it was killed.
     for orphan in account.orphans(cluster.cluster_id, frozenset()):
         told(f"removing {orphan.what}, which an interrupted run has left")
         orphan.remove()

@@ -1,9 +1,9 @@
-"""Runs on the master's machine and makes it what the cluster's bucket says: `cluster/desired.json`.
+"""Runs on the master's machine and brings it to the state in the cluster's bucket: `cluster/desired.json`.
 
-Each turn reads what is desired. Where it has changed, it installs the release, fetches the secrets, renders the configuration,
-starts the master anew, and writes what became of that to `cluster/status.json`, which `det deploy` reads. Every step may be
-interrupted and is done again from the beginning. Needs the cloud's own library and the standard library: the release has its own
-environment.
+Each iteration reads the desired state. If it has changed, the program installs the release, fetches the secrets, renders the
+configuration, restarts the master, and writes the result to `cluster/status.json`, which `det deploy` reads. Every step may be
+interrupted and is then repeated from its beginning. The program imports the cloud's library and the standard library only: the
+release has its own environment.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ READY_S = 300.0
 
 
 class MachineFailed(Exception):
-    """A step failed, in words for the person who deploys."""
+    """A step failed. The text is for the user of `det deploy`."""
 
 
 class Machine:
-    """`directory` is kept between boots and holds releases, secrets and the configuration."""
+    """`directory` persists between boots and contains releases, secrets and the configuration."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Machine:
             self._sleep(EVERY_S)
 
     def turn(self) -> None:
-        """Once. An error is written to the status and tried again in the next turn."""
+        """One iteration. An error is written to the status, and the next iteration tries again."""
         version = ""
         try:
             version, desired = self._bucket.desired()
@@ -131,7 +131,7 @@ class Machine:
         fresh.symlink_to(release)
         fresh.replace(current)
         if Path(sys.prefix).resolve() != release.resolve():
-            # This program is a part of the release as well. The next one reports the time of this one.
+            # This program is part of the release as well. The new process reports the time that this one took.
             with (self._directory / "boot.stages").open("a") as stages:
                 stages.write(f"release {self._clock() - began:.0f}\n")
             self._service.hand_over()
@@ -156,7 +156,7 @@ class Machine:
         self._write_database_password(desired)
 
     def _write_database_password(self, desired: Mapping[str, Any]) -> None:
-        """Where the database's password is changed by its service, the next connection uses the new one."""
+        """Fetches the database's password again: if its service has changed it, the next connection uses the new one."""
         database = desired["facts"]["database"]
         password = self._cloud.database_password(self._store, database)
         fields = (database["host"], str(database["port"]), database["name"], database["user"], password)
@@ -209,7 +209,7 @@ def _checked(what: str, *command: str) -> str:
 
 
 def _write_secret(file: Path, text: str, owner: str | None) -> None:
-    """Whole or not at all, readable by its owner alone."""
+    """Writes a file atomically; only its owner can read it."""
     fresh = file.with_name(file.name + ".new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""The master as a service of its machine: a unit of systemd, or a child process where there is no systemd."""
+"""The master as a service of its machine: a unit of systemd, or a child process on a machine without systemd."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ LAST_LINES = 5
 
 
 class MasterService(Protocol):
-    """`owner` is the account that the master runs as; None is the one that runs this program."""
+    """`owner` is the account that runs the master; None is the account of this program."""
 
     owner: str | None
     state_directory: Path
 
     def start(self, environment: Mapping[str, str], log: str | None) -> None:
-        """Starts the master with the current release and configuration, instead of one that runs."""
+        """Starts the master with the current release and configuration, or restarts it."""
         ...
 
     def hand_over(self) -> None:
-        """Before another release of this program takes over."""
+        """Called before another release of this program takes over."""
         ...
 
     def serves(self) -> bool:
-        """Whether the master answers that it is ready."""
+        """Whether the master reports that it is ready."""
         ...
 
     def last_words(self) -> str:
@@ -54,7 +54,7 @@ def service_of_this_machine(directory: Path, log_stream: OpenLog) -> MasterServi
 
 
 def is_ready(directory: Path) -> bool:
-    """Asks the master on this machine, whose certificate names other addresses."""
+    """Calls the master on this machine without a check of its host name: the certificate contains other addresses."""
     try:
         port = json.loads((directory / "master.yaml").read_text())["port"]
         context = ssl.create_default_context()
@@ -67,7 +67,7 @@ def is_ready(directory: Path) -> bool:
 
 
 class SystemdService:
-    """Runs as the user `resolute`, under the unit file of this repository."""
+    """Runs the master as the user `resolute`, with the unit file of this repository."""
 
     owner: str | None = "resolute"
     state_directory = Path("/var/lib/resolute")
@@ -78,7 +78,7 @@ class SystemdService:
         self._logs: LogShipper | None = None
         if subprocess.run(["id", "resolute"], capture_output=True, check=False).returncode:
             subprocess.run(["useradd", "--system", "--home-dir", str(self.state_directory), "resolute"], check=True)
-        # The account reads its secrets and the release, and nothing else of the directory.
+        # The account can read its secrets and the release, and nothing else in the directory.
         directory.chmod(0o711)
 
     def start(self, environment: Mapping[str, str], log: str | None) -> None:
@@ -101,7 +101,7 @@ class SystemdService:
             self._logs = LogShipper(["journalctl", "-u", UNIT, "-o", "cat", "-f", "-n", "0"], self._log_stream(log))
 
     def hand_over(self) -> None:
-        """The unit does not need this program."""
+        """Does nothing: the unit runs without this program."""
 
     def serves(self) -> bool:
         return is_ready(self._directory)
@@ -112,7 +112,7 @@ class SystemdService:
 
 
 class ProcessService:
-    """A child that is started again when it ends, as in a container."""
+    """A child process that is restarted when it ends, as in a container."""
 
     owner: str | None = None
     state_directory = Path("/var/lib/resolute")

@@ -1,4 +1,4 @@
-"""The configuration of a deployed master, made of what Terraform tells of its cluster (facts)."""
+"""Renders the configuration of a deployed master from the outputs of Terraform (facts)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from resolute_deploy.cloud import CHECKPOINTS, Facts, facts_of
 
 FORMAT = 1
 SHARED_FILES = "/mnt/shared_fs"
-"""Where agents mount the shared file system, and tasks see it as shared_fs in their working directory."""
+"""The mount point of the shared file system on agents; tasks see it as shared_fs in their working directory."""
 
 
 def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[str, ...]) -> dict[str, Any]:
-    """A mapping as `master.yaml` has it. `directory` holds the files of secrets on the master's machine.
+    """The content of `master.yaml`. `directory` contains the files of secrets on the master's machine.
 
-    The password of the database is not in it: the master's libraries read it from the file that `PGPASSFILE` names, which
-    follows the secret store. Raises `InvalidInput` where the facts are of a later version.
+    The content does not include the password of the database: the master's libraries read it from the file that `PGPASSFILE` names,
+    which is updated from the secret store. Raises `InvalidInput` if the facts are of a later version.
     """
     if facts.get("format") != FORMAT:
         raise InvalidInput(
@@ -59,7 +59,7 @@ def master_config(facts: Mapping[str, Any], *, directory: str, addresses: tuple[
 
 
 def _scheduler(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Fair share always preempts."""
+    """The scheduler of the pools. Fair share always preempts."""
     kind = asked["type"]
     return {"type": kind, **({"preemption": asked["preemption"]} if kind == "priority" else {})}
 
@@ -112,7 +112,7 @@ def _provider(facts: Mapping[str, Any], pool: Mapping[str, Any], cloud: Facts, *
 
 
 def _mount(files: Mapping[str, str]) -> str:
-    """`files` has what is mounted (`server:/directory`) and the options of NFS."""
+    """`files` contains the source (`server:/directory`) and the options of the NFS mount."""
     return (
         "command -v mount.nfs4 >/dev/null || { apt-get update -q && apt-get install -q -y nfs-common; }\n"
         f"mkdir -p {SHARED_FILES}\n"
@@ -121,9 +121,9 @@ def _mount(files: Mapping[str, str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads what is desired (JSON) on the standard input, and prints the configuration (JSON, which is YAML as well).
+    """Reads the desired state (JSON) from the standard input, and prints the configuration (JSON, which is YAML as well).
 
-    Runs with the release that the master will run, so that the models of that release check what it will read.
+    Runs with the release that the master will run, so that the models of that release validate the configuration.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--directory", required=True)
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def checked_master_config(desired: Mapping[str, Any], *, directory: str) -> dict[str, Any]:
-    """`master_config`, held to the models of the master. Raises `InvalidInput` with every mistake."""
+    """`master_config`, validated by the models of the master. Raises `InvalidInput` with every error."""
     from resolute.config.master import parse_master_config
 
     config = master_config(desired["facts"], directory=directory, addresses=tuple(desired["addresses"]))

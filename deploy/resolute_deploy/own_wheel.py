@@ -1,4 +1,4 @@
-"""The wheel of what runs here: what the master's machine installs is what the person who deploys has tried."""
+"""The wheel of the running version, so that the master's machine installs the version that runs here."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MADE_BY_INSTALLATION = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
 
 
 def own_wheel(directory: Path) -> Path:
-    """Makes the wheel in `directory`, from the checkout where this runs from one, else from the installed files.
+    """Builds the wheel in `directory`: from the checkout if this runs from one, else from the installed files.
 
-    Raises `InvalidInput` where neither is possible.
+    Raises `InvalidInput` if neither is possible.
     """
     try:
         distribution = Distribution.from_name(DISTRIBUTION)
@@ -59,7 +59,7 @@ def _built(checkout: Path, directory: Path) -> Path:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise InvalidInput(
-            f"cannot build a wheel of {checkout}: {said[-1] if said else 'pip is silent'}; give one with --wheel"
+            f"cannot build a wheel of {checkout}: {said[-1] if said else 'no message of pip'}; give one with --wheel"
         )
     return next(directory.glob("*.whl"))
 

@@ -1,4 +1,4 @@
-"""Files that go with this package: Terraform modules, units of systemd, and what a machine installs."""
+"""Files that are shipped with this package: Terraform modules, units of systemd, and a machine's requirements."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ _IN_CHECKOUT = {
 
 
 def shipped(name: str) -> Path:
-    """`terraform`, `systemd` or `requirements.lock`: in the package where it was installed from a wheel, else in the checkout."""
+    """`terraform`, `systemd` or `requirements.lock`: from the installed wheel, else from the checkout."""
     installed = PACKAGE / name
     return installed if installed.exists() else _IN_CHECKOUT[name]

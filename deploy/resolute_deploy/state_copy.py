@@ -1,7 +1,6 @@
-"""A copy of a state that is a file of this machine.
+"""A copy of a state in a local file.
 
-Terraform empties the file of its state before it writes it. When it is killed in between, the state records nothing of a cluster
-that is there.
+Terraform truncates the file before it writes the state. If it is killed in between, the state is empty although the cluster exists.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 
 
 def keep(state: Path) -> None:
-    """While Terraform works: what it is just writing is left out, and is kept with the next resource."""
+    """Copies the state while Terraform works. A copy is skipped while Terraform writes; the next resource triggers another."""
     if whole(state):
         fresh = state.with_name(state.name + ".copy.new")
         fresh.touch(mode=0o600)  # it holds what the state holds
@@ -22,7 +21,7 @@ def keep(state: Path) -> None:
 
 
 def restore(state: Path) -> bool:
-    """When no Terraform works any more. Whether the state was cut off, and is its last copy now."""
+    """Restores the last copy if the state was cut off; call it when no Terraform works. Returns whether it restored."""
     if not state.exists() or whole(state) or not _copy(state).exists():
         return False
     os.replace(_copy(state), state)

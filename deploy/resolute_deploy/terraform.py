@@ -20,11 +20,11 @@ from resolute_deploy import state_copy
 OLDEST = (1, 6)
 PROGRAMS = ("terraform", "tofu")
 LOCK_WAIT = "1m"
-"""How long a run waits for one of another person that began at the same moment; see `Terraform.check_lock`."""
+"""How long a run waits for the lock of another run; see `Terraform.check_lock`."""
 
 
 class TerraformFailed(ResoluteError):
-    """Terraform ended with an error; the text is what it said, without its decoration."""
+    """Terraform ended with an error; the text is its message without decoration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,19 @@ class Terraform:
     directory: Path
     environ: Mapping[str, str]
     state_file: Path | None = None
-    """None where the state is in a bucket."""
+    """None if the state is in a bucket."""
 
     def init(self, *, reconfigure: bool = True) -> None:
         self._checked("init", "-input=false", "-no-color", *(["-reconfigure"] if reconfigure else []))
 
     def validate_variables(self) -> None:
-        """Runs the checks of the variables. Raises `InvalidInput` with their words."""
+        """Runs the checks of the variables. Raises `InvalidInput` with their messages."""
         done = self._run("plan", "-input=false", "-no-color", "-lock=false", "-refresh=false")
         if done.returncode:
             raise InvalidInput(failure_in_words(done.stderr or done.stdout))
 
     def plan(self, file: str) -> dict[str, Any]:
-        """Makes a plan in `file`, and gives it as Terraform's JSON form has it."""
+        """Writes a plan to `file`, and returns it in Terraform's JSON format."""
         self._checked("plan", "-input=false", "-no-color", f"-out={file}")
         shown: dict[str, Any] = json.loads(self._checked("show", "-json", file))
         return shown
@@ -69,35 +69,35 @@ class Terraform:
         self._stream(told, "destroy")
 
     def outputs(self) -> dict[str, Any]:
-        """Empty where nothing was applied yet."""
+        """The outputs; empty before the first apply."""
         told: dict[str, Any] = json.loads(self._checked("output", "-json", "-no-color"))
         return {name: output["value"] for name, output in told.items()}
 
     def resources(self) -> list[str]:
-        """Addresses of all that the state holds."""
+        """Addresses of all resources in the state."""
         done = self._run("state", "list")
         return done.stdout.split() if done.returncode == 0 else []
 
     def state(self) -> dict[str, Any]:
-        """All that the state holds, in Terraform's JSON form."""
+        """The state in Terraform's JSON format."""
         told: dict[str, Any] = json.loads(self._checked("show", "-json", "-no-color"))
         return told
 
     def check_lock(self) -> None:
-        """Raises `TerraformFailed` where another run changes the state, or was killed while it did. Changes nothing."""
+        """Raises `TerraformFailed` if another run holds the lock, or was killed while it held it. Changes nothing."""
         self._checked("untaint", "-no-color", "-allow-missing", "terraform_data.lock")
 
     def adopt(self, address: str, id_: str) -> None:
-        """Takes something that is there into the state."""
+        """Imports an existing resource into the state."""
         self._checked("import", "-input=false", "-no-color", f"-lock-timeout={LOCK_WAIT}", address, id_)
 
     def forget(self, addresses: Sequence[str]) -> None:
-        """Leaves resources as they are and out of the state."""
+        """Removes resources from the state without deleting them."""
         if addresses:
             self._checked("state", "rm", *addresses)
 
     def _stream(self, told: Callable[[Step], None], command: str, *arguments: str) -> None:
-        """Terraform continues when this program is killed: it has a session and an output of its own, and holds the lock on."""
+        """Terraform continues if this program is killed: it has its own session and output file, and keeps its lock."""
         log = self.directory / f"{command}.log"
         with self._run_lock() as lock, log.open("w") as out:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -142,7 +142,7 @@ class Terraform:
             )
 
     def wait_for_earlier_run(self, told: Callable[[str], None]) -> None:
-        """Returns when no Terraform works on this directory that a killed program has left behind, with its state whole."""
+        """Waits for a Terraform that a killed program left behind in this directory, and restores a state that was cut off."""
         with self._run_lock() as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +163,7 @@ class Terraform:
         return done.stdout
 
     def _lock_in_words(self, said: str) -> str:
-        """Empty where it does not say that the state is locked. A lock in a bucket outlives the run that took it."""
+        """The lock in Terraform's message; empty if the state is not locked. A lock in a bucket outlives a killed run."""
         if "acquiring the state lock" not in said:
             return ""
         lock = dict(re.findall(r"^\W*(ID|Who|Operation|Created):\s+(.+?)\s*$", said, flags=re.MULTILINE))
@@ -185,7 +185,7 @@ class Terraform:
 
 
 def find_terraform(directory: Path, environ: Mapping[str, str]) -> Terraform:
-    """The program of the PATH. Raises `InvalidInput` where there is none, or only one that is too old."""
+    """The program on the PATH. Raises `InvalidInput` if there is none, or if it is too old."""
     for name in PROGRAMS:
         found = shutil.which(name, path=environ.get("PATH"))
         if found is None:
@@ -205,7 +205,7 @@ def find_terraform(directory: Path, environ: Mapping[str, str]) -> Terraform:
 
 
 def _followed(lines: TextIO, running: subprocess.Popen[Any]) -> Iterator[str]:
-    """The lines of a file that a program writes, to the program's end."""
+    """The lines of a file that a program writes, until the program ends."""
     partial = ""
     while True:
         ended = running.poll() is not None
@@ -226,7 +226,7 @@ def _version(program: str, environ: Mapping[str, str]) -> tuple[int, ...]:
     except (ValueError, KeyError):
         said = (done.stderr or done.stdout).strip().splitlines()
         raise InvalidInput(
-            f"`{program} version` does not tell its version: {said[0] if said else 'it is silent'}"
+            f"`{program} version` prints no version: {said[0] if said else 'its output is empty'}"
         ) from None
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
@@ -258,7 +258,7 @@ def _diagnostic(event: Mapping[str, Any]) -> str:
 
 
 def failure_in_words(text: str) -> str:
-    """The errors of Terraform's output, each on one line and without the code around it."""
+    """The errors in Terraform's output, each on one line and without source excerpts."""
     problems = []
     for block in re.split(r"^(?:│ )?Error: ", _undecorated(text), flags=re.MULTILINE)[1:]:
         summary, _, rest = block.partition("\n")

@@ -14,7 +14,7 @@ from resolute.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One variable. `type` is as Terraform has it: `string`, `number`, `bool`, `list(string)`, `map(string)`."""
+    """One variable. `type` is Terraform's: `string`, `number`, `bool`, `list(string)`, `map(string)`."""
 
     name: str
     type: str
@@ -71,7 +71,7 @@ def _plain(value: Any) -> Any:
 
 
 def add_flags(parser: argparse.ArgumentParser, variables: Sequence[Variable], *, hidden: frozenset[str]) -> None:
-    """A flag a variable. What was not given is None, so that an update changes what was given and nothing else."""
+    """Adds one flag for each variable. The value of an absent flag is None, so that an update changes the given variables only."""
     for variable in variables:
         if variable.name in hidden:
             continue
@@ -89,7 +89,7 @@ def add_flags(parser: argparse.ArgumentParser, variables: Sequence[Variable], *,
 
 
 def given_values(args: argparse.Namespace, variables: Sequence[Variable]) -> dict[str, Any]:
-    """What was given, by the names of the variables."""
+    """The given values, by the names of the variables."""
     values = {}
     for variable in variables:
         value = getattr(args, variable.name, None)

@@ -1,4 +1,4 @@
-# What no single variable can check. `det deploy aws up` runs these checks before anything else.
+# Checks of several variables together. `det deploy aws up` runs these checks before anything else.
 
 resource "terraform_data" "checks" {
   lifecycle {

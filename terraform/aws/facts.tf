@@ -1,4 +1,4 @@
-# What the master's configuration is made of. The machine of the master reads this file from the bucket and renders its
+# The facts for the master's configuration. The master's machine reads this file from the bucket and renders its
 # configuration with the code of its wheel (resolute_deploy.master_config), which checks it with the models of the master.
 
 locals {

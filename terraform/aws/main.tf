@@ -1,5 +1,5 @@
-# A cluster: the master with its database and its bucket, and what the machines that the master buys need. Those machines themselves are
-# no resources here: the master owns them.
+# A cluster: the master with its database and its bucket, and the resources that the machines of the pools use. The machines
+# of the pools are not resources of this module: the master owns them.
 
 data "aws_caller_identity" "this" {}
 data "aws_partition" "this" {}
@@ -20,7 +20,7 @@ locals {
     password_secret_arn = module.database[0].secret_arn
   }
 
-  # What the master puts on its machines, and what its rights are bound to.
+  # The tag that the master sets on its machines. Its permissions are restricted to this tag.
   agent_tag = { key = "resolute-deployment", value = var.cluster_id }
 }
 

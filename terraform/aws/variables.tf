@@ -13,7 +13,7 @@ variable "cluster_id" {
 
 variable "keypair" {
   type        = string
-  description = "Name of the EC2 key pair with which people log in to the machines."
+  description = "Name of the EC2 key pair for logins to the machines."
 
   validation {
     condition     = length(var.keypair) > 0
@@ -37,7 +37,7 @@ variable "deployment_type" {
 variable "inbound_cidr" {
   type        = list(string)
   default     = []
-  description = "Networks from which the master may be reached, such as 203.0.113.7/32. None leaves it to what is inside the network."
+  description = "Networks that may connect to the master, such as 203.0.113.7/32. None allows connections from inside the network only."
 
   validation {
     condition     = alltrue([for cidr in var.inbound_cidr : can(cidrnetmask(cidr))])
@@ -54,7 +54,7 @@ variable "allow_any_address" {
 variable "network_cidr" {
   type        = string
   default     = "10.0.0.0/16"
-  description = "Addresses of the network that is made, at least a /20. Without effect where vpc_id names one."
+  description = "Addresses of the network that is created, at least a /20. Has no effect if vpc_id is given."
 
   validation {
     condition     = can(cidrnetmask(var.network_cidr)) && try(tonumber(split("/", var.network_cidr)[1]) <= 20, false)
@@ -185,13 +185,13 @@ variable "db_size" {
 variable "db_snapshot" {
   type        = string
   default     = null
-  description = "Snapshot to make the database from."
+  description = "Snapshot from which the database is created."
 }
 
 variable "existing_database" {
   type        = map(string)
   default     = null
-  description = "A PostgreSQL to use instead of one that is made: host, port, name, user, ssl_mode and password_secret_arn, a secret whose JSON has the key password."
+  description = "An existing PostgreSQL to use: host, port, name, user, ssl_mode and password_secret_arn, a secret whose JSON has the key password."
 
   validation {
     condition     = var.existing_database == null || try(sort(keys(var.existing_database)) == tolist(["host", "name", "password_secret_arn", "port", "ssl_mode", "user"]), false)
@@ -324,7 +324,7 @@ variable "agent_disk_size" {
 variable "min_dynamic_agents" {
   type        = number
   default     = 0
-  description = "Machines that each pool keeps when there is nothing to do."
+  description = "Machines that each pool keeps when it has no work."
 
   validation {
     condition     = var.min_dynamic_agents >= 0
@@ -335,7 +335,7 @@ variable "min_dynamic_agents" {
 variable "max_dynamic_agents" {
   type        = number
   default     = 5
-  description = "Most machines of each pool at a time."
+  description = "Maximum number of machines of each pool."
 
   validation {
     condition     = var.max_dynamic_agents >= 1
@@ -379,7 +379,7 @@ variable "max_agent_starting_period" {
 variable "spot" {
   type        = bool
   default     = false
-  description = "Buy the machines of compute-pool on the spot market, and on demand while spot is not to be had."
+  description = "Buy the machines of compute-pool on the spot market, and on demand while no spot machine is available."
 }
 
 variable "spot_max_price" {
@@ -436,7 +436,7 @@ variable "gpu_env_image" {
 variable "efs_id" {
   type        = string
   default     = null
-  description = "An existing EFS file system for the deployment type efs. None makes one."
+  description = "An existing EFS file system for the deployment type efs. Without it, one is created."
 
   validation {
     condition     = var.efs_id == null || can(regex("^fs-[0-9a-f]+$", var.efs_id))

@@ -1,4 +1,4 @@
-# What no single variable can check. `det deploy gcp up` runs these checks before anything else.
+# Checks of several variables together. `det deploy gcp up` runs these checks before anything else.
 
 resource "terraform_data" "checks" {
   lifecycle {
@@ -36,7 +36,7 @@ resource "terraform_data" "checks" {
     }
     precondition {
       condition     = !var.private || length(var.inbound_cidr) == 0
-      error_message = "inbound_cidr has no effect with private: people come in through Identity-Aware Proxy."
+      error_message = "inbound_cidr has no effect with private: users connect through Identity-Aware Proxy."
     }
   }
 }

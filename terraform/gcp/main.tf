@@ -1,5 +1,5 @@
-# A cluster: the master with its database and its bucket, and what the machines that the master buys need. Those machines themselves are
-# no resources here: the master owns them.
+# A cluster: the master with its database and its bucket, and the resources that the machines of the pools use. The machines
+# of the pools are not resources of this module: the master owns them.
 
 data "google_compute_zones" "this" {
   project = var.project_id
@@ -12,7 +12,7 @@ locals {
   zones  = length(var.zones) > 0 ? var.zones : data.google_compute_zones.this.names
   labels = { "resolute-deployment" = var.cluster_id }
 
-  # Of the names of the machines that the master buys: no name of another cluster begins so, for none has two dashes.
+  # Prefix of the names of the pools' machines. No name of another cluster has this prefix, because cluster names have no two dashes.
   agent_prefix = "${local.name}--"
 
   database = var.existing_database != null ? {

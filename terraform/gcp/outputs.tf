@@ -19,7 +19,7 @@ output "bucket" {
 }
 
 output "password_secret" {
-  description = "Secret with the password of the first users, which the master's machine makes at its first start."
+  description = "Secret with the password of the first users, which the master's machine creates at its first start."
   value       = module.master.password_secret
 }
 

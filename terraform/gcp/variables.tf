@@ -59,7 +59,7 @@ variable "zones" {
 variable "inbound_cidr" {
   type        = list(string)
   default     = []
-  description = "Networks from which the master may be reached, such as 203.0.113.7/32. None leaves it to what is inside the network."
+  description = "Networks that may connect to the master, such as 203.0.113.7/32. None allows connections from inside the network only."
 
   validation {
     condition     = alltrue([for cidr in var.inbound_cidr : can(cidrnetmask(cidr))])
@@ -76,13 +76,13 @@ variable "allow_any_address" {
 variable "private" {
   type        = bool
   default     = false
-  description = "No machine has a public address: people come in through Identity-Aware Proxy, machines go out through Cloud NAT."
+  description = "No machine has a public address: users connect through Identity-Aware Proxy, and machines reach the internet through Cloud NAT."
 }
 
 variable "network_cidr" {
   type        = string
   default     = "10.0.0.0/16"
-  description = "Addresses of the network that is made, at least a /20. Without effect where network names one."
+  description = "Addresses of the network that is created, at least a /20. Has no effect if network is given."
 
   validation {
     condition     = can(cidrnetmask(var.network_cidr)) && try(tonumber(split("/", var.network_cidr)[1]) <= 20, false)
@@ -213,7 +213,7 @@ variable "db_size" {
 variable "existing_database" {
   type        = map(string)
   default     = null
-  description = "A PostgreSQL to use instead of one that is made: host, port, name, user, ssl_mode and password_secret, a secret of the project with the password."
+  description = "An existing PostgreSQL to use: host, port, name, user, ssl_mode and password_secret, a secret of the project with the password."
 
   validation {
     condition     = var.existing_database == null || try(sort(keys(var.existing_database)) == tolist(["host", "name", "password_secret", "port", "ssl_mode", "user"]), false)
@@ -307,13 +307,13 @@ variable "aux_agent_instance_type" {
 variable "gpu_type" {
   type        = string
   default     = "nvidia-tesla-t4"
-  description = "Kind of GPU that is attached to machines of compute-pool whose types begin with n1; all other types have their own."
+  description = "Type of GPU that is attached to machines of compute-pool whose types begin with n1; other types have built-in GPUs."
 }
 
 variable "gpu_num" {
   type        = number
   default     = 4
-  description = "How many of them a machine has; 0 attaches none."
+  description = "Number of GPUs that are attached to a machine; 0 attaches none."
 
   validation {
     condition     = contains([0, 1, 2, 4, 8], var.gpu_num)
@@ -357,7 +357,7 @@ variable "disk_size" {
 variable "disk_type" {
   type        = string
   default     = "pd-balanced"
-  description = "Kind of these disks. The machine types with GPUs of their own do not take pd-standard."
+  description = "Type of these disks. Machine types with built-in GPUs do not support pd-standard."
 
   validation {
     condition     = contains(["pd-standard", "pd-balanced", "pd-ssd", "hyperdisk-balanced"], var.disk_type)
@@ -368,7 +368,7 @@ variable "disk_type" {
 variable "min_dynamic_agents" {
   type        = number
   default     = 0
-  description = "Machines that each pool keeps when there is nothing to do."
+  description = "Machines that each pool keeps when it has no work."
 
   validation {
     condition     = var.min_dynamic_agents >= 0
@@ -379,7 +379,7 @@ variable "min_dynamic_agents" {
 variable "max_dynamic_agents" {
   type        = number
   default     = 5
-  description = "Most machines of each pool at a time."
+  description = "Maximum number of machines of each pool."
 
   validation {
     condition     = var.max_dynamic_agents >= 1
@@ -423,7 +423,7 @@ variable "max_agent_starting_period" {
 variable "operation_timeout_period" {
   type        = string
   default     = "5m"
-  description = "How long the launch of a machine is followed."
+  description = "Timeout of the operation that launches a machine."
 
   validation {
     condition     = can(regex("^([0-9]+(h|m|s))+$", var.operation_timeout_period))
@@ -434,7 +434,7 @@ variable "operation_timeout_period" {
 variable "preemptible" {
   type        = bool
   default     = false
-  description = "Buy spot machines for compute-pool, and machines on demand while spot is not to be had."
+  description = "Buy spot machines for compute-pool, and machines on demand while no spot machine is available."
 }
 
 variable "scheduler_type" {

@@ -50,7 +50,7 @@ def test_a_state_that_people_share(person: GooglePerson, tmp_path: Path) -> None
 
     content = person.project.read("states", STATE)
     person.project.erase("states", STATE)
-    assert "the state here holds nothing of it; restore the state" in person.refused(*up(person))
+    assert "the state here does not contain it; restore the state" in person.refused(*up(person))
     assert person.project.remaining() == made
     person.project.write("states", STATE, content)
 

@@ -1,1 +1,1 @@
-"""Amazon Web Services: what is looked at before Terraform runs, what only the cloud knows of a cluster, and what `down` ends."""
+"""Amazon Web Services: the checks before Terraform, the cluster's bucket and secrets, and the resources that `down` removes."""

@@ -1,4 +1,4 @@
-"""An account of AWS: what is looked at before a cluster is made, and what is ended and looked for when it is taken away."""
+"""An account of AWS: the checks before a cluster is created, and the resources to remove when it is destroyed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELETE_AT_ONCE = 1000
 
 
 class AwsAccount(Account):
-    """One account in one region, as the profile says."""
+    """The account and region of a profile."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -27,7 +27,7 @@ class AwsAccount(Account):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> AwsAccount:
-        """Raises `InvalidInput` without the SDK, for a profile that is not there and without a region."""
+        """Raises `InvalidInput` if the SDK, the profile or a region is missing."""
         try:
             import boto3
             import botocore.exceptions
@@ -59,7 +59,7 @@ class AwsAccount(Account):
         return preflight(self, values, new=new)
 
     def number(self) -> str:
-        """The number of the account. Raises `InvalidInput` where the credentials do not open it."""
+        """The number of the account. Raises `InvalidInput` if AWS does not accept the credentials."""
         import botocore.exceptions
 
         try:
@@ -95,7 +95,7 @@ class AwsAccount(Account):
             return False
 
     def image(self, asked: str) -> str | None:
-        """The id of an image: its own, or that of a public parameter; None where there is none."""
+        """The id of an image, which may be given by a public parameter; None if there is none."""
         import botocore.exceptions
 
         try:
@@ -107,7 +107,7 @@ class AwsAccount(Account):
         return str(images[0]["ImageId"]) if images else None
 
     def processors(self, instance_types: Sequence[str]) -> dict[str, int]:
-        """vCPUs by type; a type that the region does not have is left out."""
+        """vCPUs by type, without types that the region does not offer."""
         pages = self.client("ec2").get_paginator("describe_instance_types")
         found = {}
         for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": sorted(set(instance_types))}]):
@@ -116,7 +116,7 @@ class AwsAccount(Account):
         return found
 
     def quota(self, code: str) -> float | None:
-        """vCPUs that the account may run under a quota of EC2; None where it is not told."""
+        """vCPUs that a quota of EC2 allows; None if the quota cannot be read."""
         import botocore.exceptions
 
         try:
@@ -128,7 +128,7 @@ class AwsAccount(Account):
     # -------------------------------------------------------------------------------------------------------------- after
 
     def machines(self, cluster_id: str, *, besides: str = "") -> list[str]:
-        """Ids of the cluster's machines that are not ended."""
+        """Ids of the cluster's machines that are not terminated."""
         found = [each.id for each in machines(self.client("ec2"), self.region, cluster_id)]
         return [machine for machine in found if machine != besides]
 
@@ -188,7 +188,7 @@ class AwsAccount(Account):
         return bool(told.get("Versions") or told.get("DeleteMarkers"))
 
     def empty(self, bucket: str, prefix: str = "") -> int:
-        """Removes all versions of all objects below a prefix; gives their number."""
+        """Removes all versions of all objects below a prefix, and returns their number."""
         import botocore.exceptions
 
         removed = 0

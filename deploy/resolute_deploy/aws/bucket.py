@@ -1,4 +1,4 @@
-"""The cluster's bucket below `cluster/`, and its secrets, as the master's machine and `det deploy` see them."""
+"""The documents below `cluster/` in the cluster's bucket, and its secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resolute_deploy.cloud import FOLDER
 
 
 class S3Bucket:
-    """Obeys `ClusterBucket`."""
+    """Implements `ClusterBucket`."""
 
     def __init__(self, s3: Any, name: str) -> None:
         self._s3 = s3
@@ -41,7 +41,7 @@ class S3Bucket:
 
 
 class SecretsManager:
-    """Obeys `SecretStore`; a secret is named by its ARN."""
+    """Implements `SecretStore`; the name of a secret is its ARN."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Amazon Web Services, as `det deploy` sees it."""
+"""The interface of Amazon Web Services to `det deploy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a master's configuration is made of what Terraform tells of a cluster on AWS."""
+"""The parts of a master's configuration that are specific to AWS, from the outputs of Terraform."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 ENGINE = "command -v dockerd >/dev/null || { apt-get update -q && apt-get install -q -y docker.io; }\n"
-"""Images for GPUs have Docker; the plain one of the pool for work without slots has not."""
+"""GPU images include Docker; the image of the pool for work without slots does not."""
 
 
 class AwsFacts:
@@ -47,7 +47,7 @@ class AwsFacts:
 def _offers(pool: Mapping[str, Any]) -> list[dict[str, Any]]:
     types = {"instance_types": list(pool["instance_types"])}
     if pool["spot_max_price"] is not None:
-        # A limit of the spot market alone: on demand stays to be had.
+        # The limit applies to the spot market only: on-demand machines remain available.
         return [
             {**types, "markets": ["spot"], "max_price": pool["spot_max_price"]},
             {**types, "markets": ["on_demand"]},

@@ -1,4 +1,4 @@
-"""What a cluster has in EC2 beside its machines, by the tag that all of it carries."""
+"""The types of EC2 resources that a cluster has beside its machines; each resource carries the cluster's tag."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from resolute_deploy.cloud import MARK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Resources of one type of Terraform, as EC2 tells of them."""
+    """How EC2 lists and removes the resources of one Terraform type."""
 
     type: str
     noun: str
     describe: str
     field: str
-    """Of the answer: the list."""
+    """Key of the list in the response."""
     key: str
-    """Of each of the list: its id."""
+    """Key of the id in an item of the list."""
     command: str
-    """Of `aws ec2`, and the option that takes the id."""
+    """Subcommand of `aws ec2`, and its option for the id."""
     remove: Callable[[Any, Mapping[str, Any]], None] | None
-    """Returns when it no longer holds others. None where it goes with its machine."""
+    """Returns when it no longer blocks the removal of others. None if it is removed with its machine."""
 
 
 def kinds_of_ec2(ec2: Any, cluster_id: str) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
-    """All of a cluster that is not deleted, in the order in which it can be removed: what stands in another before that."""
+    """All resources of a cluster that are not deleted, in the order in which they can be removed: a part before its container."""
     mine = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}]
     for kind in KINDS:
         for each in getattr(ec2, kind.describe)(Filters=mine)[kind.field]:
@@ -36,7 +36,7 @@ def kinds_of_ec2(ec2: Any, cluster_id: str) -> Iterator[tuple[Kind, Mapping[str,
 
 
 def _end_nat_gateway(ec2: Any, found: Mapping[str, Any]) -> None:
-    """Its subnet and its address are held until it is gone."""
+    """It blocks its subnet and its address until it no longer exists."""
     gateway = found["NatGatewayId"]
     if found["State"] != "deleting":
         ec2.delete_nat_gateway(NatGatewayId=gateway)

@@ -11,7 +11,7 @@ LONGEST = 250_000
 
 
 class CloudWatchStream:
-    """Obeys `LogStream`. Lines go out in the order that they come in."""
+    """Implements `LogStream`. It sends lines in the order of their arrival."""
 
     def __init__(self, client: Any, group: str, stream: str = STREAM) -> None:
         self._client = client
@@ -29,7 +29,7 @@ class CloudWatchStream:
         return cls(boto3.client("logs"), group)
 
     def send(self, lines: Sequence[tuple[int, str]]) -> bool:
-        """`lines` with their times in milliseconds. False where they are to be sent again."""
+        """Sends `lines` with their times in milliseconds. Returns false if they must be sent again."""
         import botocore.exceptions
 
         events = [{"timestamp": at, "message": line[:LONGEST] or " "} for at, line in lines]

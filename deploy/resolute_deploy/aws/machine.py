@@ -1,4 +1,4 @@
-"""What the master's machine needs of AWS."""
+"""The AWS services that the master's machine uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resolute_deploy.cloud import CloudMachine, SecretStore
 
 
 def database_password(store: SecretStore, database: Mapping[str, Any]) -> str:
-    """RDS has made it, and changes it."""
+    """RDS creates and rotates the password."""
     told: str = json.loads(store.value(database["password_secret"]))["password"]
     return told
 

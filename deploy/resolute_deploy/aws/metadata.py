@@ -1,4 +1,4 @@
-"""What the metadata service of EC2 says of the machine that asks."""
+"""Reads data about this machine from the metadata service of EC2."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TIMEOUT_S = 5.0
 
 
 def own_addresses() -> tuple[str, ...]:
-    """Addresses of this machine in its network. Raises `OSError` where nothing answers."""
+    """Addresses of this machine in its network. Raises `OSError` if the service does not answer."""
     asked = urllib.request.Request(
         f"{BASE}/api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"}
     )

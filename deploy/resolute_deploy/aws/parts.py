@@ -1,7 +1,7 @@
-"""Routes, associations and rules that a killed Terraform has made and not written down: see `resolute_deploy.cloud.remove_planned`.
+"""Routes, associations and rules that a killed Terraform created and did not record: see `resolute_deploy.cloud.remove_planned`.
 
-They are parts of a route table or a security group that the state has, so that no mark tells them from what a person has added
-there. What the plan is about to make does: EC2 refuses the same route, association or rule a second time.
+They are parts of a recorded route table or security group and carry no mark, unlike a part that a user added. The plan identifies
+them: it is about to create the same route, association or rule, which EC2 refuses a second time.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from resolute_deploy.cloud import Orphan, Planned
 
 ANY_PORT = (None, -1)
-"""A rule for all protocols has no ports: Terraform plans none, and EC2 tells -1."""
+"""A rule for all protocols has no ports: Terraform plans none, and EC2 returns -1."""
 RULES = {"aws_vpc_security_group_ingress_rule": False, "aws_vpc_security_group_egress_rule": True}
-"""Whether rules of a type let connections out."""
+"""Whether rules of a type allow outgoing connections."""
 
 
 def parts(ec2: Any, planned: Sequence[Planned]) -> Iterator[Orphan]:
-    """Those that are there already. A part of a table or a group that is still to be made cannot be."""
+    """The planned parts that exist already. A part of a table or group that does not exist yet cannot."""
     for each in planned:
         if each.type == "aws_route" and "route_table_id" in each.values:
             yield from _routes(ec2, each.values)
@@ -39,7 +39,7 @@ def _routes(ec2: Any, wanted: Mapping[str, Any]) -> Iterator[Orphan]:
 
 
 def _associations(ec2: Any, wanted: Mapping[str, Any]) -> Iterator[Orphan]:
-    """A subnet has one at most."""
+    """The association of a subnet, which has one at most."""
     subnet = wanted["subnet_id"]
     filters = [{"Name": "association.subnet-id", "Values": [subnet]}]
     for found in ec2.describe_route_tables(Filters=filters)["RouteTables"]:
@@ -62,7 +62,7 @@ def _rules(ec2: Any, wanted: Mapping[str, Any], *, out: bool) -> Iterator[Orphan
 
 
 def _same_rule(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """What EC2 compares. A rule whose other group is still to be made is compared with none, and so is not the same."""
+    """The properties that EC2 compares. A rule whose other group does not exist yet equals no existing rule."""
     if wanted["ip_protocol"] != found["IpProtocol"]:
         return False
     for field, key in (("from_port", "FromPort"), ("to_port", "ToPort")):

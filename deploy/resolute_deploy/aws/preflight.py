@@ -1,4 +1,4 @@
-"""What can be known to be wrong before anything is made, and what the cluster will cost."""
+"""Checks before anything is created, and the cost of the cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def preflight(account: AwsAccount, values: Mapping[str, Any], *, new: bool) -> list[Finding]:
-    """Every finding at once. Raises `InvalidInput` where the account cannot be asked at all."""
+    """All findings together. Raises `InvalidInput` if the account cannot be read."""
     if not account.has_region():
         raise InvalidInput(f"--region {account.region}: AWS has no such region")
     account.number()
@@ -39,9 +39,9 @@ def preflight(account: AwsAccount, values: Mapping[str, Any], *, new: bool) -> l
         if taken:
             found.append(
                 Finding(
-                    text=f"--cluster-id {values['cluster_id']}: there is a cluster of that name already ({', '.join(taken[:3])}"
+                    text=f"--cluster-id {values['cluster_id']}: a cluster of that name exists already ({', '.join(taken[:3])}"
                     f"{', ...' if len(taken) > 3 else ''}), and its state is not here; "
-                    "give the --state-path or --state-bucket that it was made with, or take another name"
+                    "give the --state-path or --state-bucket that it was created with, or choose another name"
                 )
             )
     found += _types_and_quota(account, values)
@@ -72,7 +72,7 @@ def _types_and_quota(account: AwsAccount, values: Mapping[str, Any]) -> Iterator
 
 
 def _quota(account: AwsAccount, code: str, pools: Sequence[tuple[str, int]]) -> Iterator[Finding]:
-    """`pools`: the largest machines of each that are counted under the quota, and their vCPUs."""
+    """`pools` contains the largest number of machines of each pool that count towards the quota, and their vCPUs."""
     words, needed = " and ".join(each for each, _ in pools), sum(vcpus for _, vcpus in pools)
     allowed = account.quota(code)
     if allowed is None:

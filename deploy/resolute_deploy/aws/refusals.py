@@ -1,4 +1,4 @@
-"""What AWS says when it refuses a call, in one sentence with what to do."""
+"""Turns a refusal of AWS into one sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPIRED_OF_TERRAFORM = re.compile(rf"\b(?:{'|'.join(sorted(EXPIRED))})\b|SSO se
 
 
 def explained(error: Exception) -> str | None:
-    """None for what is no refusal of AWS."""
+    """None if the error is not a refusal of AWS."""
     if isinstance(error, TerraformFailed):
         return f"{EXPIRED_WORDS} ({error})" if _EXPIRED_OF_TERRAFORM.search(str(error)) else None
     try:

@@ -1,4 +1,4 @@
-"""All that a cluster has in its account, as AWS lists it, in the order in which it can be removed. Its bucket is not among it."""
+"""All resources of a cluster in its account except its bucket, in the order in which they can be removed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from resolute_deploy.aws.kinds import kinds_of_ec2
 from resolute_deploy.cloud import MARK
 
 AGENT_TAG = "resolute:cluster"
-"""Of machines that the master buys, which are never in a state."""
+"""Tag of machines that the master buys, which no state records."""
 ALIVE = ("pending", "running", "stopping", "stopped")
 GONE_S = 600.0
 POLL_S = 2.0
 UNSETTLED = ("creating", "updating", "deleting")
-"""States of what EFS refuses to remove, or removes already."""
+"""States in which EFS refuses a removal, or removes already."""
 
 Clients = Callable[[str], Any]
 """A client of the account by the name of its service."""
@@ -26,20 +26,20 @@ Clients = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One thing. `type` and `id` are as Terraform's state has them."""
+    """One resource. `type` and `id` are those of Terraform's state."""
 
     noun: str
     type: str
     id: str
     command: str
     remove: Callable[[], object] | None
-    """Returns when it no longer holds others. None where it goes with its machine."""
+    """Returns when it no longer blocks the removal of others. None if it is removed with its machine."""
     name: str = ""
-    """As people know it; empty where that is its id."""
+    """Its name for users; empty if the id serves as the name."""
     bought: bool = False
     """By the master."""
     going: bool = False
-    """Its removal has begun. `remove` waits for the end of it."""
+    """Its removal has started. `remove` waits until it ends."""
 
     @property
     def what(self) -> str:
@@ -47,7 +47,7 @@ class Found:
 
 
 def resources(client: Clients, region: str, cluster_id: str) -> Iterator[Found]:
-    """What stands in another comes before that."""
+    """All resources; a contained resource comes before its container."""
     name = f"resolute-{cluster_id}"
     yield from _databases(client("rds"), region, name)
     yield from machines(client("ec2"), region, cluster_id)
@@ -62,7 +62,7 @@ def resources(client: Clients, region: str, cluster_id: str) -> Iterator[Found]:
 
 
 def machines(ec2: Any, region: str, cluster_id: str) -> Iterator[Found]:
-    """Those that are not ended."""
+    """The machines that are not terminated."""
     filters = [
         {"Name": f"tag:{MARK}", "Values": [cluster_id]},
         {"Name": "instance-state-name", "Values": list(ALIVE)},
@@ -82,7 +82,7 @@ def machines(ec2: Any, region: str, cluster_id: str) -> Iterator[Found]:
 
 
 def end_machines(ec2: Any, machines: Sequence[str]) -> None:
-    """Returns when they are gone."""
+    """Returns when they no longer exist."""
     if machines:
         ec2.terminate_instances(InstanceIds=list(machines))
         ec2.get_waiter("instance_terminated").wait(
@@ -131,7 +131,7 @@ def _databases(rds: Any, region: str, name: str) -> Iterator[Found]:
 
 
 def _end_database(rds: Any, name: str, *, going: bool) -> None:
-    """One that no state has was never written to: the master starts when it is complete."""
+    """An unrecorded database is empty: the master starts after the database is complete."""
     if not going:
         rds.delete_db_instance(DBInstanceIdentifier=name, SkipFinalSnapshot=True)
     rds.get_waiter("db_instance_deleted").wait(DBInstanceIdentifier=name)
@@ -141,7 +141,7 @@ def _end_database(rds: Any, name: str, *, going: bool) -> None:
 
 
 def _file_systems(efs: Any, ec2: Any, region: str, cluster_id: str) -> Iterator[Found]:
-    """Those that the cluster has made, after the mount targets in them."""
+    """The file systems of the cluster, after their mount targets."""
     mark = {"Key": MARK, "Value": cluster_id}
     for page in efs.get_paginator("describe_file_systems").paginate():
         for each in page["FileSystems"]:
@@ -162,7 +162,7 @@ def _file_systems(efs: Any, ec2: Any, region: str, cluster_id: str) -> Iterator[
 
 
 def _mount_targets(efs: Any, ec2: Any, region: str, cluster_id: str, file_system: str) -> Iterator[Found]:
-    """Those behind the cluster's own security group: a person may have added others to its file system. They carry no tags."""
+    """The mount targets in the cluster's own security group: a user may have added others. Mount targets carry no tags."""
     mine = [{"Name": f"tag:{MARK}", "Values": [cluster_id]}]
     groups = {each["GroupId"] for each in ec2.describe_security_groups(Filters=mine)["SecurityGroups"]}
     for each in efs.describe_mount_targets(FileSystemId=file_system)["MountTargets"]:
@@ -194,7 +194,7 @@ def _of_efs(
     delete: Callable[[], object],
     not_there: type[Exception],
 ) -> Found:
-    """`describe` lists it alone, under the key `among`."""
+    """`describe` returns it as the only item under the key `among`."""
     return Found(
         noun=noun,
         type=type_,
@@ -213,7 +213,7 @@ def end_of_efs(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """The client of EFS has no waiters, and EFS removes nothing that it still makes. Raises `ResoluteError` where it stays."""
+    """Polls: the EFS client has no waiters, and EFS refuses to remove incomplete resources. Raises `ResoluteError` on timeout."""
     waited = 0.0
     while True:
         try:

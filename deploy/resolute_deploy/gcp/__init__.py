@@ -1,1 +1,1 @@
-"""Google Cloud: what is looked at before Terraform runs, what only the cloud knows of a cluster, and what `down` ends."""
+"""Google Cloud: the checks before Terraform runs, the cluster's bucket and secrets, and the resources that `down` removes."""

@@ -1,4 +1,4 @@
-"""A project of Google Cloud: what is looked at before a cluster is made, and what is ended and looked for when it is taken away."""
+"""A project of Google Cloud: the checks before a cluster is created, and the resources to remove when it is destroyed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resolute_deploy.gcp.preflight import preflight
 from resolute_deploy.gcp.resources import Found, Place, machines, remove, resources
 
 BOUGHT = "resolute-cluster"
-"""Label of machines that the master buys, which are never in a state."""
+"""Label of machines that the master buys, which no state records."""
 
 
 class GoogleAccount(Account):
@@ -32,7 +32,7 @@ class GoogleAccount(Account):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> GoogleAccount:
-        """Raises `InvalidInput` without the SDK, without credentials and without a project."""
+        """Raises `InvalidInput` if the SDK, the credentials or the project is missing."""
         if not values.get("project_id"):
             raise InvalidInput("no project: give --project-id")
         usual = {each.name: each.default for each in module_variables("gcp")}
@@ -51,8 +51,8 @@ class GoogleAccount(Account):
                 ) from None
             if error.status in (403, 404):
                 raise InvalidInput(
-                    f"--project-id {project}: there is no such project, or these credentials do not open it; "
-                    "`gcloud projects list` shows those that they open"
+                    f"--project-id {project}: there is no such project, or these credentials have no access to it; "
+                    "`gcloud projects list` lists the projects to which they have access"
                 ) from None
             raise
 
@@ -64,7 +64,7 @@ class GoogleAccount(Account):
     # -------------------------------------------------------------------------------------------------------------- after
 
     def machines(self, cluster_id: str, *, besides: str = "") -> list[str]:
-        """Each as `zone/name`."""
+        """The machines, each as `zone/name`."""
         return [name for each in machines(self.api, self.place, cluster_id) if (name := _named(each)) != besides]
 
     def end(self, machines: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ class GoogleAccount(Account):
         yield from self._storage.list_blobs(bucket, prefix=prefix or None, versions=True, max_results=most)
 
     def bucket_name(self, cluster_id: str) -> str:
-        """As the module makes it: the names of buckets are those of all projects of Google Cloud."""
+        """The name that the module gives the bucket: all projects of Google Cloud share one namespace of buckets."""
         return f"resolute-{cluster_id}-{hashlib.sha1(self.place.project.encode()).hexdigest()[:8]}"
 
     def making_bucket(self, name: str) -> str | None:

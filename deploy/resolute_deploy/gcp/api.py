@@ -1,4 +1,4 @@
-"""Calls of Google's REST interfaces with the session of google-auth: those of which no client comes with the extra `gcp`."""
+"""Calls Google's REST interfaces that have no client in the extra `gcp`, with the session of google-auth."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from resolute_deploy.gcp.refusals import expired_words
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 ENDPOINT = "GOOGLE_ENDPOINT_URL"
-"""Variable of the environment with the address of an emulator of every interface but Cloud Storage, which has its own variable."""
+"""Environment variable with the address of an emulator. Cloud Storage has its own variable."""
 TIMEOUT_S = 60.0
 NOT_FOUND = 404
 
 
 class GoogleError(ResoluteError):
-    """An interface refused a call. `status` is that of HTTP; `disabled` says that the project has not enabled the interface."""
+    """An interface refused a call. `status` is the HTTP status; `disabled` means that the project has not enabled the interface."""
 
     def __init__(self, status: int, text: str, *, disabled: bool = False) -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ class GoogleApi:
         return self._call("GET", service, path, query)
 
     def found(self, service: str, path: str) -> dict[str, Any] | None:
-        """None where it is not there."""
+        """The resource; None if it does not exist."""
         try:
             return self.get(service, path)
         except GoogleError as error:
@@ -63,7 +63,7 @@ class GoogleApi:
         return self._call("PUT", service, path, query, body)
 
     def delete(self, service: str, path: str) -> None:
-        """Begins it; what is not there is no error."""
+        """Starts the removal. A missing resource is not an error."""
         try:
             self._call("DELETE", service, path, {})
         except GoogleError as error:
@@ -71,7 +71,7 @@ class GoogleApi:
                 raise
 
     def pages(self, service: str, path: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Nothing of an interface that the project has not enabled: there is nothing of its in the project."""
+        """The resources; empty for an interface that the project has not enabled, which has no resources there."""
         try:
             told = self.get(service, path, **query)
         except GoogleError as error:
@@ -104,7 +104,7 @@ class GoogleApi:
 
 
 def default_credentials(keypath: str | None = None) -> Any:
-    """Those of the machine, or of a file. Raises `InvalidInput` where there are none, and without the SDK."""
+    """Credentials of the machine or of a file. Raises `InvalidInput` if there are none, or if the SDK is missing."""
     try:
         import google.auth
         import google.auth.exceptions

@@ -1,6 +1,6 @@
-"""Roles of a project that the service account of a master has which is gone: a killed Terraform gave them and did not record it.
+"""Roles of a master's deleted service account: a killed Terraform granted them and did not record it.
 
-They are parts of the policy of the project, which has no marks. While the account is there they are the module's or a person's.
+Roles are parts of the project's policy, which carries no marks. While the account exists, the module or a user owns its roles.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from resolute_deploy.gcp.resources import Place
 CONFLICT = 409
 TRIES = 5
 POLICY_VERSION = 3
-"""The first with conditions; Google drops them from what is written in an older one."""
+"""The first version with conditions; Google drops conditions from a policy of an older version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """`member` is as the policy has it: Google marks an account that is deleted."""
+    """`member` is the entry in the policy, in which Google marks a deleted account."""
 
     role: str
     member: str
@@ -29,7 +29,7 @@ class Binding:
 
 
 def master_account(place: Place, cluster_id: str) -> str:
-    """The address of the master's account, as the module makes it."""
+    """The address that the module gives the master's account."""
     stem = cluster_id
     if len(cluster_id) > 19:
         stem = f"{cluster_id[:12].removesuffix('-')}-{hashlib.sha1(cluster_id.encode()).hexdigest()[:6]}"
@@ -37,7 +37,7 @@ def master_account(place: Place, cluster_id: str) -> str:
 
 
 def bindings_of_nobody(api: GoogleApi, place: Place, account: str) -> Iterator[Binding]:
-    """Of an account that is not there."""
+    """The bindings of a deleted account."""
     if api.found("iam", f"v1/projects/{place.project}/serviceAccounts/{account}") is not None:
         return
     for binding in _policy(api, place).get("bindings", ()):

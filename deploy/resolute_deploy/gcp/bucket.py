@@ -1,4 +1,4 @@
-"""The cluster's bucket below `cluster/`, and its secrets, as the master's machine and `det deploy` see them."""
+"""The documents below `cluster/` in the cluster's bucket, and its secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resolute_deploy.gcp.api import GoogleApi
 
 
 class GoogleBucket:
-    """Obeys `ClusterBucket`."""
+    """Implements `ClusterBucket`."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._bucket = client.bucket(name)
@@ -43,13 +43,13 @@ class GoogleBucket:
     def put(self, name: str, content: bytes) -> None:
         from google.cloud.storage.retry import DEFAULT_RETRY
 
-        # A write that is repeated does no harm here: nothing else writes it.
+        # A repeated write is harmless: no other program writes the document.
         blob = self._bucket.blob(f"{FOLDER}/{name}")
         blob.upload_from_string(content, content_type="application/octet-stream", retry=DEFAULT_RETRY)
 
 
 class SecretManager:
-    """Obeys `SecretStore`; a secret is named `projects/PROJECT/secrets/NAME`."""
+    """Implements `SecretStore`; the name of a secret is `projects/PROJECT/secrets/NAME`."""
 
     def __init__(self, api: GoogleApi) -> None:
         self._api = api

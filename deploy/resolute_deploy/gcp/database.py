@@ -1,4 +1,4 @@
-"""The password of the master's user in Cloud SQL, which the master's machine makes: no state of Terraform holds it."""
+"""The password of the master's user in Cloud SQL. The master's machine creates it, so that no Terraform state contains it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S = 2.0
 
 
 class DatabaseUser:
-    """Sets the user's password where the secret has another one than was set last."""
+    """Sets the user's password if it differs from the one that was set last."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class DatabaseUser:
         self._set: tuple[str, str] | None = None
 
     def password(self, store: SecretStore, database: Mapping[str, Any]) -> str:
-        """Of the facts of the database. The secret is written first: a machine that is lost between continues from there."""
+        """The password, from the facts of the database. It writes the secret first, so that an interrupted machine can continue."""
         secret, instance = database["password_secret"], database["instance"]
         if instance is None:
             return store.value(secret)

@@ -1,4 +1,4 @@
-"""Google Cloud, as `det deploy` sees it."""
+"""The interface of Google Cloud to `det deploy`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from resolute_deploy.gcp.refusals import explained
 
 
 def emulated(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """The environment by which the master's machine and the tasks reach an emulator."""
+    """Environment variables with which the master's machine and the tasks call an emulator."""
     named = {name: environ[name] for name in MACHINE.passed_variables if environ.get(name)}
     return {"environment": named} if named else {}
 
 
 def backend(bucket: str, values: Mapping[str, Any], cluster_id: str) -> Mapping[str, Any]:
-    """The lock is a part of it."""
+    """The backend of a state in a bucket. It includes a lock."""
     key = {"credentials": values["keypath"]} if values.get("keypath") else {}
     return {"gcs": {"bucket": bucket, "prefix": f"resolute/{cluster_id}", **key}}
 

@@ -1,4 +1,4 @@
-"""How a master's configuration is made of what Terraform tells of a cluster on Google Cloud."""
+"""The parts of a master's configuration that are specific to Google Cloud, from the outputs of Terraform."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if command -v nvidia-smi >/dev/null && ! command -v nvidia-ctk >/dev/null; then
   nvidia-ctk runtime configure --runtime=docker && systemctl restart docker
 fi
 """
-"""Those for GPUs have the driver, and not what gives GPUs to containers."""
+"""GPU images include the driver, but not the container toolkit."""
 
 
 class GoogleFacts:
@@ -60,7 +60,7 @@ class GoogleFacts:
 
 
 def _offers(pool: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """GPUs are attached to some types of machines, and built into the others."""
+    """The keys for GPUs: some machine types have attached GPUs, the others built-in ones."""
     markets = {"markets": ["spot", "on_demand"]} if pool["spot"] else {}
     attachable = [each for each in pool["instance_types"] if pool["gpu_num"] and takes_accelerators(each)]
     others = [each for each in pool["instance_types"] if each not in attachable]

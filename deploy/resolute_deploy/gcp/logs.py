@@ -14,7 +14,7 @@ LONGEST = 200_000
 
 
 class CloudLog:
-    """Obeys `LogStream`. `name` is `projects/PROJECT/logs/NAME`."""
+    """Implements `LogStream`. `name` is `projects/PROJECT/logs/NAME`."""
 
     def __init__(self, api: GoogleApi, name: str) -> None:
         self._api = api

@@ -1,4 +1,4 @@
-"""What the master's machine needs of Google Cloud."""
+"""The Google Cloud services that the master's machine uses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from resolute_provisioner.clouds.gcp.metadata import GceMetadata
 
 
 def own_addresses() -> Sequence[str]:
-    """Addresses of this machine in its network. Raises `OSError` where nothing answers."""
+    """Addresses of this machine in its network. Raises `OSError` if the service does not answer."""
     address = GceMetadata().address()
     if address is None:
-        raise OSError("the metadata server does not tell the machine's address")
+        raise OSError("the metadata server does not return the machine's address")
     return (address,)
 
 

@@ -1,7 +1,7 @@
-"""Parts of recorded resources that a killed Terraform has made and not written down: see `resolute_deploy.cloud.remove_planned`.
+"""Parts of recorded resources that a killed Terraform created and did not record: see `resolute_deploy.cloud.remove_planned`.
 
-Google Cloud refuses to make a gateway of a router or a database of an instance a second time. The state takes them over: a database
-may hold what is not to be lost.
+Google Cloud refuses to create a gateway of a router or a database of an instance a second time. The state imports them, because a
+database may contain data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from resolute_deploy.gcp.api import GoogleApi
 
 
 def parts(api: GoogleApi, planned: Sequence[Planned]) -> Iterator[Existing]:
-    """Those that are there already. A part of an instance that is still to be made cannot be."""
+    """The planned parts that exist already. A part of an instance that does not exist yet cannot."""
     for each in planned:
         values = each.values
         if each.type == "google_compute_router_nat" and "router" in values and _has_gateway(api, values):

@@ -1,4 +1,4 @@
-"""What can be known to be wrong before anything is made, and what the cluster will cost."""
+"""Checks before anything is created, and the cost of the cluster."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ METRICS = {
     "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
     "nvidia-l4": "NVIDIA_L4_GPUS",
 }
-"""Quotas of a region by GPU; those of the newer ones are not among the quotas that Compute Engine tells of a region."""
+"""Quotas of a region by GPU. Compute Engine does not list the quotas of newer GPUs."""
 OWN_CPU_METRIC = frozenset({"a2", "c2", "c2d", "c3", "e2", "m1", "m2", "n2", "n2d", "t2d"})
 """Families with a quota of their own; e2 shares that of n1."""
 
 
 def preflight(api: GoogleApi, place: Place, values: Mapping[str, Any], taken: Sequence[str]) -> list[Finding]:
-    """Every finding at once. `taken` is what is there already under the name of a new cluster."""
+    """All findings together. `taken` lists existing resources under the name of a new cluster."""
     disabled = list(_disabled(api, place, values))
     if disabled:
         return disabled
@@ -48,16 +48,16 @@ def preflight(api: GoogleApi, place: Place, values: Mapping[str, Any], taken: Se
     if taken:
         found.append(
             Finding(
-                text=f"--cluster-id {values['cluster_id']}: there is a cluster of that name already "
+                text=f"--cluster-id {values['cluster_id']}: a cluster of that name exists already "
                 f"({', '.join(taken[:3])}{', ...' if len(taken) > 3 else ''}), and its state is not here; "
-                "give the --state-path or --state-bucket that it was made with, or take another name"
+                "give the --state-path or --state-bucket that it was created with, or choose another name"
             )
         )
     return [*found, *_types(api, place, values, zone), *_quotas(region, place, values)]
 
 
 def _disabled(api: GoogleApi, place: Place, values: Mapping[str, Any]) -> Iterator[Finding]:
-    """Interfaces that the project has not enabled; without them nothing else can be asked."""
+    """Interfaces that the project has not enabled. The other checks need them."""
     project = f"projects/{place.project}"
     calls = {
         "compute": f"compute/v1/{project}/regions/{place.region}",
@@ -76,7 +76,7 @@ def _disabled(api: GoogleApi, place: Place, values: Mapping[str, Any]) -> Iterat
 
 
 def _asked(api: GoogleApi, path: str) -> dict[str, Any] | None:
-    """None where it is not there, or not for this account."""
+    """None if it does not exist or this account cannot read it."""
     try:
         return api.get("compute", path)
     except GoogleError as error:
@@ -86,12 +86,12 @@ def _asked(api: GoogleApi, path: str) -> dict[str, Any] | None:
 
 
 def _image(api: GoogleApi, name: str) -> dict[str, Any] | None:
-    """A family is asked for its newest image."""
+    """Whether the image exists. Of a family, the newest image counts."""
     return _asked(api, f"compute/v1/{name}")
 
 
 def _types(api: GoogleApi, place: Place, values: Mapping[str, Any], zone: str) -> Iterator[Finding]:
-    """The master's type must be in its zone; those of agents may be in any of the region's, which the master finds out."""
+    """The master's type must exist in its zone; the types of agents may exist in any zone of the region."""
     for flag, types in (
         ("--master-instance-type", [values["master_instance_type"]]),
         ("--compute-agent-instance-type", values["compute_agent_instance_type"]),
@@ -129,7 +129,7 @@ def _quotas(region: Mapping[str, Any], place: Place, values: Mapping[str, Any]) 
         told, needed = region_of_quota(region, metric), sum(count for count, _ in pools)
         words = f"{' and '.join(f'{most} {each}' for _, each in pools)} need {needed} of the quota {metric}"
         if told is None:
-            yield Finding(text=f"{words}, which {place.region} does not tell", fatal=False)
+            yield Finding(text=f"{words}, and {place.region} does not list that quota", fatal=False)
         elif told[0] - told[1] < needed:
             yield Finding(
                 text=f"{words}, and {place.region} has {told[0] - told[1]:g} left of {told[0]:g}; "
@@ -140,7 +140,7 @@ def _quotas(region: Mapping[str, Any], place: Place, values: Mapping[str, Any]) 
 def _needs(
     catalogue: Catalogue, machine_type: str, values: Mapping[str, Any], most: int, *, spot: bool
 ) -> Iterator[tuple[str, int]]:
-    """Quotas, and how much of them `most` machines take."""
+    """Quotas, and the amounts that `most` machines use."""
     prefix = "PREEMPTIBLE_" if spot else ""
     shape = shape_of(catalogue, machine_type)
     gpu, count = _gpus(shape, machine_type, values)
@@ -171,7 +171,7 @@ def hourly_cost(values: Mapping[str, Any], region: str) -> HourlyCost:
 
 
 def _price(catalogue: Catalogue, machine_type: str, region: str, values: Mapping[str, Any]) -> float | None:
-    """With its GPUs, built in or attached."""
+    """The price of a machine with its GPUs, built-in or attached."""
     shape = shape_of(catalogue, machine_type)
     if shape is None:
         return catalogue.prices.get((machine_type, region))

@@ -1,4 +1,4 @@
-"""What Google's client libraries say when a call is refused, in one sentence with what to do."""
+"""Turns a refusal in Google's client libraries into one sentence with a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def expired_words(error: object) -> str:
 
 
 def explained(error: Exception) -> str | None:
-    """None for what is no refusal of Google Cloud."""
+    """None if the error is not a refusal of Google Cloud."""
     if isinstance(error, TerraformFailed):
         return expired_words(error) if _EXPIRED_OF_TERRAFORM.search(str(error)) else None
     try:

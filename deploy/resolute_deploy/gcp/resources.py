@@ -1,4 +1,4 @@
-"""All that a cluster has in its project, as Google's interfaces list it, in the order in which it can be removed."""
+"""All resources of a cluster in its project, in the order in which they can be removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One thing. `type` and `id` are as Terraform's state has them."""
+    """One resource. `type` and `id` are those of Terraform's state."""
 
     noun: str
     type: str
@@ -45,7 +45,7 @@ class Found:
 
 
 def resources(api: GoogleApi, place: Place, cluster_id: str) -> Iterator[Found]:
-    """What stands in another comes before that. Its bucket is not among it."""
+    """All resources except the bucket; a contained resource comes before its container."""
     yield from machines(api, place, cluster_id)
     yield from _labelled_of_compute(api, place, cluster_id, "disks", "disk")
     yield from _databases(api, place, cluster_id)
@@ -57,7 +57,7 @@ def resources(api: GoogleApi, place: Place, cluster_id: str) -> Iterator[Found]:
 
 
 def remove(api: GoogleApi, found: Found, *, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Returns when it is gone. Raises `ResoluteError` where it stays."""
+    """Returns when it no longer exists. Raises `ResoluteError` on timeout."""
     api.delete(found.service, found.path)
     waited = 0.0
     while (still := api.found(found.service, found.path)) is not None and not still.get("deleted"):
@@ -72,7 +72,7 @@ def machines(api: GoogleApi, place: Place, cluster_id: str) -> Iterator[Found]:
 
 
 def _labelled_of_compute(api: GoogleApi, place: Place, cluster_id: str, collection: str, noun: str) -> Iterator[Found]:
-    """Of all zones and regions."""
+    """The marked resources of all zones and regions."""
     wanted = f'labels.{MARK} = "{cluster_id}"'
     for page in api.pages("compute", f"compute/v1/projects/{place.project}/aggregated/{collection}", filter=wanted):
         for scope, listed in page.get("items", {}).items():
@@ -89,7 +89,7 @@ NOUNS_OF_GCLOUD = {
     "subnetworks": ("google_compute_subnetwork", "networks subnets"),
     "networks": ("google_compute_network", "networks"),
 }
-"""Terraform's and gcloud's words for collections of Compute Engine."""
+"""Names that Terraform and gcloud have for collections of Compute Engine."""
 
 
 def _of_compute(place: Place, path: str, noun: str, labels: Mapping[str, str]) -> Found:
@@ -113,7 +113,7 @@ def _of_compute(place: Place, path: str, noun: str, labels: Mapping[str, str]) -
 
 
 def _network(api: GoogleApi, place: Place, name: str, cluster_id: str) -> Iterator[Found]:
-    """By their names: most parts of a network have no labels on Google Cloud."""
+    """Finds parts by name: most parts of a network have no labels on Google Cloud."""
     yield from _labelled_of_compute(api, place, cluster_id, "addresses", "address")
     region = f"regions/{place.region}"
     for path, noun in (
@@ -163,7 +163,7 @@ def _secrets(api: GoogleApi, place: Place, cluster_id: str) -> Iterator[Found]:
     wanted = f"labels.{MARK}={cluster_id}"
     for page in api.pages("secretmanager", f"v1/projects/{place.project}/secrets", filter=wanted):
         for each in page.get("secrets", ()):
-            # The interface names a project by its number.
+            # The interface identifies a project by its number.
             name = f"projects/{place.project}/secrets/{last_element(each['name'])}"
             yield Found(
                 noun="secret",
@@ -207,7 +207,7 @@ def _roles(api: GoogleApi, place: Place, name: str) -> Iterator[Found]:
 
 
 def region_of_quota(told: Mapping[str, Any], metric: str) -> tuple[float, float] | None:
-    """Limit and usage of a quota of a region; None where it has none of that name."""
+    """Limit and usage of a quota of a region; None if the region has no quota of that name."""
     for each in told.get("quotas", ()):
         if each["metric"] == metric:
             return float(each["limit"]), float(each["usage"])

@@ -1,4 +1,4 @@
-# What belongs to a root module and not to the module: they are flags of `det deploy aws up` as well.
+# Variables of the root module: they are flags of `det deploy aws up` as well.
 
 variable "region" {
   type        = string

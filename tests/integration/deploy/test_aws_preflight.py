@@ -120,7 +120,7 @@ def test_a_name_that_is_taken_says_by_what(account: AwsAccount, account_of_aws: 
     tags = [{"ResourceType": "vpc", "Tags": [{"Key": "resolute-deployment", "Value": "taken"}]}]
     network = ec2.create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=tags)["Vpc"]["VpcId"]
     words = fatal(account, cluster_id="taken")
-    assert f"there is a cluster of that name already (network {network})" in words and "--state-bucket" in words
+    assert f"a cluster of that name exists already (network {network})" in words and "--state-bucket" in words
 
 
 def test_a_region_that_does_not_exist(account: AwsAccount) -> None:

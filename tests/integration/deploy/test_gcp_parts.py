@@ -145,8 +145,6 @@ def test_a_state_that_holds_nothing_makes_no_orphans_of_a_cluster(
         refuse_lost_state(account, empty, "vision", seen=False)
     labels = {"user_labels": {"resolute-deployment": "vision"}}
     world.project.create("google_sql_database_instance", {**HERE, "settings": [labels]})
-    with pytest.raises(
-        InvalidInput, match="holds nothing of it; restore the state, or remove what there is with `down`"
-    ):
+    with pytest.raises(InvalidInput, match="does not contain it; restore the state, or remove the cluster with `down`"):
         refuse_lost_state(account, empty, "vision", seen=True)
     refuse_lost_state(account, holding(tmp_path, "module.network.google_compute_network.this[0]"), "vision", seen=False)

@@ -88,7 +88,7 @@ def test_all_findings_come_at_once(world: World) -> None:
 
 def test_a_quota_that_is_not_told_is_a_warning(world: World) -> None:
     texts = [each.text for each in found(compute_agent_instance_type=["n1-standard-8"], preemptible=True)]
-    assert any("PREEMPTIBLE_NVIDIA_T4_GPUS, which us-central1 does not tell" in each for each in texts)
+    assert any("PREEMPTIBLE_NVIDIA_T4_GPUS, and us-central1 does not list that quota" in each for each in texts)
 
 
 def test_a_name_that_is_taken_says_by_what(world: World) -> None:
@@ -96,7 +96,7 @@ def test_a_name_that_is_taken_says_by_what(world: World) -> None:
     secret = {"project": "project-1", "secret_id": "resolute-taken-seal", "labels": labels}
     world.project.create("google_secret_manager_secret", secret)
     words = fatal(cluster_id="taken")
-    assert "there is a cluster of that name already (secret resolute-taken-seal)" in words and "--state-bucket" in words
+    assert "a cluster of that name exists already (secret resolute-taken-seal)" in words and "--state-bucket" in words
 
 
 def test_interfaces_that_are_not_enabled_are_named_with_the_command_that_enables_them(world: World) -> None:

@@ -1,4 +1,4 @@
-# Into a network that is there already.
+# A cluster in an existing network.
 
 provider "aws" {
   region = "us-east-1"

@@ -1,11 +1,11 @@
 variable "name" {
   type        = string
-  description = "Name of what is made."
+  description = "Name of the resources."
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of what is made."
+  description = "Tags of the resources."
 }
 
 variable "subnet_ids" {
@@ -30,7 +30,7 @@ variable "size" {
 
 variable "snapshot" {
   type        = string
-  description = "Snapshot to make it from, or null."
+  description = "Snapshot from which it is created, or null."
 }
 
 variable "backup_days" {

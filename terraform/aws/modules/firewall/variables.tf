@@ -1,11 +1,11 @@
 variable "name" {
   type        = string
-  description = "Name of what is made."
+  description = "Name of the resources."
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of what is made."
+  description = "Tags of the resources."
 }
 
 variable "vpc_id" {
@@ -20,10 +20,10 @@ variable "port" {
 
 variable "inbound_cidr" {
   type        = list(string)
-  description = "Networks from which people come."
+  description = "Networks that may connect to the master."
 }
 
 variable "ssh" {
   type        = bool
-  description = "People may log in to the master's machine from there."
+  description = "Allow logins to the master's machine from these networks."
 }

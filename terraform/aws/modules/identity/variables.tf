@@ -1,11 +1,11 @@
 variable "name" {
   type        = string
-  description = "Name of what is made."
+  description = "Name of the resources."
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of what is made."
+  description = "Tags of the resources."
 }
 
 variable "partition" {
@@ -40,7 +40,7 @@ variable "secret_arns" {
 
 variable "written_arns" {
   type        = list(string)
-  description = "Secrets that the master's machine makes at its first start."
+  description = "Secrets that the master's machine creates at its first start."
 }
 
 variable "log_group" {

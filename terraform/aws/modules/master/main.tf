@@ -11,14 +11,14 @@ locals {
 
 resource "aws_secretsmanager_secret" "seal" {
   name                    = "${var.name}/seal"
-  description             = "Key that seals the cluster's secrets in its database. The master's machine makes it at its first start."
+  description             = "Key that seals the cluster's secrets in its database. The master's machine creates it at its first start."
   recovery_window_in_days = 0
   tags                    = var.tags
 }
 
 resource "aws_secretsmanager_secret" "password" {
   name                    = "${var.name}/initial-password"
-  description             = "Password of the first users. The master's machine makes it at its first start."
+  description             = "Password of the first users. The master's machine creates it at its first start."
   recovery_window_in_days = 0
   tags                    = var.tags
 }
@@ -87,11 +87,11 @@ resource "aws_instance" "this" {
 
   tags = merge(var.tags, { Name = "${var.name}-master" })
 
-  # What it boots into: the database takes minutes, and a machine that boots before it would find nothing to install.
+  # The machine boots after these exist: the database takes minutes, and an earlier machine would find nothing to install.
   depends_on = [aws_s3_object.desired]
 
   lifecycle {
-    # A newer image is for the next machine, and never a reason to replace this one.
+    # A newer image applies to the next machine. It does not replace this one.
     ignore_changes = [ami]
   }
 }

@@ -4,7 +4,7 @@ output "instance_id" {
 }
 
 output "address" {
-  description = "Address that people use: public where it has one, else in the network."
+  description = "Address for users: public if it has one, else in the network."
   value       = var.public ? aws_eip.this[0].public_ip : aws_instance.this.private_ip
 }
 

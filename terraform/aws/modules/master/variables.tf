@@ -1,11 +1,11 @@
 variable "name" {
   type        = string
-  description = "Name of what is made."
+  description = "Name of the resources."
 }
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of what is made."
+  description = "Tags of the resources."
 }
 
 variable "cluster_id" {

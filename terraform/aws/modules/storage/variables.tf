@@ -5,7 +5,7 @@ variable "name" {
 
 variable "tags" {
   type        = map(string)
-  description = "Tags of what is made."
+  description = "Tags of the resources."
 }
 
 variable "versioning" {

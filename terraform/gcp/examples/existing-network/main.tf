@@ -1,4 +1,4 @@
-# Into a network that is there already, with private services access for the database.
+# A cluster in an existing network, with private services access for the database.
 
 provider "google" {
   project = "vision-123456"

@@ -1,4 +1,4 @@
-# No machine has a public address: people come in through Identity-Aware Proxy.
+# No machine has a public address: users connect through Identity-Aware Proxy.
 
 provider "google" {
   project = "vision-123456"

@@ -1,4 +1,4 @@
-# A cluster that one office reaches.
+# A cluster that accepts connections from one office.
 
 provider "google" {
   project = "vision-123456"

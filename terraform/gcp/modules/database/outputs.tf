@@ -19,6 +19,6 @@ output "user" {
 }
 
 output "password_secret" {
-  description = "Secret with the password, which the master's machine makes at its first start."
+  description = "Secret with the password, which the master's machine creates at its first start."
   value       = google_secret_manager_secret.password.id
 }

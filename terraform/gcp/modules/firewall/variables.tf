@@ -1,6 +1,6 @@
 variable "name" {
   type        = string
-  description = "Name of what is made."
+  description = "Name of the resources."
 }
 
 variable "project" {
@@ -20,7 +20,7 @@ variable "port" {
 
 variable "inbound_cidr" {
   type        = list(string)
-  description = "Networks from which people come."
+  description = "Networks that may connect to the master."
 }
 
 variable "master_account" {

@@ -112,7 +112,7 @@ resource "google_compute_instance" "this" {
   depends_on = [google_storage_bucket_object.desired]
 
   lifecycle {
-    # A newer image is for the next machine, and never a reason to replace this one.
+    # A newer image applies to the next machine. It does not replace this one.
     ignore_changes = [boot_disk[0].initialize_params[0].image]
   }
 }

@@ -4,7 +4,7 @@ output "instance_id" {
 }
 
 output "address" {
-  description = "Address that people use: public where it has one, else in the network."
+  description = "Address for users: public if it has one, else in the network."
   value       = var.public ? google_compute_address.this[0].address : google_compute_instance.this.network_interface[0].network_ip
 }
 

@@ -1,11 +1,11 @@
 variable "name" {
   type        = string
-  description = "Name of what is made."
+  description = "Name of the resources."
 }
 
 variable "labels" {
   type        = map(string)
-  description = "Labels of what is made."
+  description = "Labels of the resources."
 }
 
 variable "project" {

@@ -5,7 +5,7 @@ variable "name" {
 
 variable "labels" {
   type        = map(string)
-  description = "Labels of what is made."
+  description = "Labels of the resources."
 }
 
 variable "project" {
