@@ -1,16 +1,16 @@
-"""A pool on a trace, before money is spent: the production scheduler and planner under virtual time.
+"""Simulates a pool on a trace of jobs: the production scheduler and planner under virtual time.
 
-Knows traces of jobs and of capacity, the pool's production configuration, and policies to compare. The master's own functions make
-every decision of the policy `resolute` (`resolute_master.foresight`); the other policies are its peers.
+The input is a trace of jobs, series of capacity and price, the pool's production configuration, and the policies to compare. The
+master's own functions make every decision of the policy `resolute` (`resolute_master.foresight`).
 
     det simulate --pool POOL.yaml --jobs JOBS.csv --policy resolute --policy determined --html report.html
 
 - `jobs`       the trace of jobs, read and checked; `synthetic` generates one of the same kind and size from a seed
-- `capacity`   traces of capacity and price, and the market that plays them
-- `pools`      POOL.yaml, read as the master reads it
-- `rivals`     the decisions of other policies, exactly
+- `capacity`   series of capacity and price, and the market that follows them
+- `pools`      POOL.yaml, read and checked by the master's models
+- `rivals`     the decisions of the other policies
 - `figures`    the reported figures, each defined in one place
-- `twin`       one policy on one trace; `compare` several, each in its own process
+- `twin`       one policy on one trace; `compare` runs several, each in its own process
 - `frontier`   other settings of the pool, for the frontier of cost and waiting
 - `page`       the report as one page that needs no network
 """

@@ -1,7 +1,8 @@
-"""What changes of a pool's settings would save, and what they would cost in waiting: jobs are played under each of them.
+"""Finds settings of a pool that would save money, and their effect on waiting, by simulations.
 
-Each change that the pool lends itself to is played alone, beside the pool as it is, and the `MOST` that save most are told. Budgets
-are left out, and so are offers without a price. Spot machines can always be had, so that what they save is an upper bound.
+Each applicable change is simulated alone and compared with the pool as it is. The result contains the `MOST` changes with the
+largest savings. Budgets and offers without a price are excluded. Spot machines are always available in the simulation, so their
+savings are an upper bound.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ MOST = 5
 MONTH_S = 30 * 86_400.0
 DAY_S = 86_400.0
 LEAST_SAVED = 0.005
-"""Of the cost; what saves less is not worth a line."""
+"""Share of the cost. A change that saves less is not reported."""
 RETURN_AFTER_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """`key` of the pool would be `value`, and is `now`."""
+    """Sets `key` of the pool from `now` to `value`."""
 
     key: str
     now: str
@@ -47,9 +48,9 @@ def advise(
     days: float | None = None,
     left_out: int = 0,
 ) -> Advice:
-    """`days` is the time that the jobs are the work of, a day at least; None: until the last machine has ended.
+    """`days` is the length of the trace, at least one day; None means until the last machine has ended.
 
-    Raises `InvalidInput` where no price of the pool is known, or the pool can never hold a job.
+    Raises `InvalidInput` if the pool has no price, or if it can never hold one of the jobs.
     """
     assert pool.scaling is not None
     known = tuple(offer for offer in pool.scaling.offers if offer.price_per_hour is not None)
@@ -91,13 +92,13 @@ def _played(pool: PoolPolicy, jobs: Sequence[TraceJob], boot_s: float, lasts_s: 
 
 
 def changes(pool: PoolPolicy, catalogue: Catalogue) -> Iterator[Change]:
-    """Those that the pool does not have yet, in the order of what they usually save."""
+    """The changes that apply to the pool, in the order of their usual savings."""
     scaling = pool.scaling
     assert scaling is not None
     sizes = other_sizes(scaling, catalogue)
     if sizes:
         offers = (*scaling.offers, *sizes)
-        # As many slots as before, also of the smallest machines.
+        # The pool keeps its maximum number of slots if it buys the smallest machines only.
         slots = max(offer.slots for offer in scaling.offers), min(offer.slots for offer in offers)
         most = -(-scaling.max_instances * slots[0] // slots[1])
         yield Change(
@@ -123,7 +124,7 @@ def _types(offers: Sequence[Offer], most: int) -> str:
 
 
 def _other_settings(pool: PoolScaling) -> Iterator[tuple[str, str, str, PoolScaling]]:
-    """The key, its value now, the other value, and the pool with that."""
+    """Yields the key, its present value, the other value, and the pool with the other value."""
     if pool.consolidation is None:
         yield "consolidation", "null", "{}", replace(pool, consolidation=Consolidation())
     if not pool.idle_learnt:
@@ -140,8 +141,8 @@ def _other_settings(pool: PoolScaling) -> Iterator[tuple[str, str, str, PoolScal
 
 
 def other_sizes(pool: PoolScaling, catalogue: Catalogue) -> tuple[Offer, ...]:
-    """Machines on demand of the same family and accelerator with fewer or more slots, the cheapest of each size, where the pool has
-    one machine type; none for others, whose operator has chosen."""
+    """On-demand offers of the same family and accelerator with fewer or more slots, the cheapest of each size. Empty if the pool
+    has several machine types, because its operator has chosen them."""
     if len({offer.instance_type for offer in pool.offers}) != 1:
         return ()
     found: list[Offer] = []
@@ -172,7 +173,7 @@ def other_sizes(pool: PoolScaling, catalogue: Catalogue) -> tuple[Offer, ...]:
 
 
 def playable(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
-    """Those of the past that the pool of today can hold."""
+    """The past jobs that the present pool can hold."""
     return tuple(job for job in jobs if _can_hold(pool, job))
 
 
@@ -185,7 +186,7 @@ def _can_hold(pool: PoolPolicy, job: TraceJob) -> bool:
 
 
 def suited(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
-    """The jobs of a sample as work of the pool: none asks for more than its largest machine has."""
+    """The jobs of a sample, each limited to the slots of the pool's largest machine."""
     return tuple(replace(job, slots=min(job.slots, max(1, largest_size(pool)))) for job in jobs)
 
 

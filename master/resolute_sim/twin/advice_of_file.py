@@ -1,4 +1,4 @@
-"""Advice on a pool of a configuration file, by its past jobs or by a sample. For `det pool validate`."""
+"""Advice for `det pool validate` on a pool of a configuration file, from past jobs or from a sample."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SAMPLE_JOBS, SAMPLE_DAYS = 150, 3.0
 
 
 def advice_of_file(path: Path, name: str, jobs: Path | None) -> Advice | None:
-    """None where nothing is to be judged: without jobs, a pool of several machine types, or one without prices. Raises
-    `InvalidInput` naming what is wrong."""
+    """None if no advice is possible: for a pool without an elastic provider, and, without `jobs`, for one with several machine
+    types or without prices. Raises `InvalidInput` for a wrong file of jobs."""
     found = next(each for each in read_pools(path) if each.pool.pool_name == name)
     scaling, provider = found.scaling, found.pool.provider
     if scaling is None or provider is None or not any(offer.slots for offer in scaling.offers):

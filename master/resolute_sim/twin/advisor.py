@@ -1,6 +1,6 @@
-"""The advisor of a master: a process of its own (`advisor_process`) plays the pool's history, so that no request waits for it.
+"""The advisor of a master: a separate process (`advisor_process`) simulates the pool's history, so that no request waits for it.
 
-The one door for the master's composition root. It loads nothing of the simulation.
+The interface for the master's composition root. It imports nothing of the simulation.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from resolute.errors import InvalidInput, Unavailable
 from resolute_master.foresight.advice import Advice, Question
 
 COMMAND = (sys.executable, "-P", "-m", "resolute_sim.twin.advisor_process")
-"""`-P`: no module is taken from the directory in which the master was started."""
+"""`-P` excludes the master's working directory from the module path."""
 PASSED_ON = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL"})
-"""Of the master's variables. Others hold secrets."""
+"""Environment variables that the process inherits. Others may contain secrets."""
 ADVICE_S = 600.0
-"""A simulation for advice that takes longer is ended: a busy machine gives its process less than a processor."""
+"""Timeout of a simulation for advice. It exceeds the limit of processor time, because a busy machine gives the process less than
+one processor."""
 
 
 class ProcessAdvisor:
-    """An `Advisor`. One process a question: the caller decides how many questions there are at a time."""
+    """An `Advisor` that starts one process per question. The caller limits the number of concurrent questions."""
 
     def __init__(
         self, environ: Mapping[str, str], *, command: Sequence[str] = COMMAND, limit_s: float = ADVICE_S

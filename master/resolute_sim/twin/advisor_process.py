@@ -1,7 +1,7 @@
-"""Reads a pickled question from its input and writes a pickled answer: the process that `ProcessAdvisor` starts.
+"""Reads a pickled question from its input and writes a pickled answer. `ProcessAdvisor` starts this process.
 
-Both ends are of one installation, and nobody else writes to the pipes. The process has a low priority, and limits of time and
-memory of its own, so that it ends soon after a master that was killed.
+Both ends belong to one installation, and no other program writes to the pipes. The process has a low priority and its own limits of
+time and memory, so that it ends soon after a killed master.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from resolute_master.foresight.advice import Advice, Question
 from resolute_sim.twin.advice import advise, playable
 
 ADVICE_CPU_S = 300
-"""Processor time of the process that simulates a pool's history; past this the kernel ends it."""
+"""Limit of processor time of the simulation. The kernel kills the process at the limit."""
 ADVICE_MEMORY_BYTES = 4 << 30
-"""Address space of that process; it fails when it asks for more."""
+"""Limit of address space. An allocation beyond it fails."""
 NICE = 15
 
 
 def answer(question: Question) -> Advice:
-    """Raises `InvalidInput`, as `advise`, and where the pool of today can hold none of the jobs."""
+    """Raises `InvalidInput` as `advise` does, and if the present pool can hold none of the jobs."""
     pool = question.pool
     jobs = playable(pool, question.jobs)
     if not jobs:
@@ -41,7 +41,7 @@ def answer(question: Question) -> Advice:
 
 
 def limit() -> None:
-    """Of this process, for good."""
+    """Sets the limits of this process."""
     os.nice(NICE)
     resource.setrlimit(resource.RLIMIT_CPU, (ADVICE_CPU_S, ADVICE_CPU_S + 5))
     resource.setrlimit(resource.RLIMIT_AS, (ADVICE_MEMORY_BYTES, ADVICE_MEMORY_BYTES))

@@ -1,8 +1,8 @@
-"""Traces of capacity and price, and the market that plays them.
+"""Series of capacity and price, and the market that follows them.
 
 A file holds one series: `gap_seconds` (length of a tick), `rle` ([[value, repeat], ...]) and `kind`. Of the kind `availability` a
-value is how many machines can be had in that tick; where no value is above 1 it was probed with one machine, and 1 means
-"some", without a limit. Of the kind `price` a value is the price of a machine's hour. A series that has ended begins anew.
+value is the number of available machines in that tick; if no value is above 1, the series is a probe with one machine, and 1 means
+capacity without a limit. Of the kind `price` a value is the price of a machine-hour. A series repeats when it ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CapacityTrace:
     accelerator: str = ""
     slots: int = 0
     offer_id: str = ""
-    """Of this offer alone; else of all spot offers of the zone, accelerator and slots."""
+    """The only offer of the series; if empty, all spot offers with the zone, accelerator and slots."""
     begin_s: float = 0.0
     """The second of the series at which the course begins."""
 
@@ -76,8 +76,8 @@ class CapacityTrace:
 
 
 def read_capacity(paths: Sequence[Path], offers: Sequence[Offer]) -> tuple[CapacityTrace, ...]:
-    """Of files and of directories of files. Of a directory what concerns no offer is left out; a file that is named and
-    concerns none is a mistake. Raises `InvalidInput` naming file, key and value."""
+    """Reads files and directories of files. In a directory, files that concern no offer are skipped; a named file that concerns
+    none is an error. Raises `InvalidInput` with file, key and value."""
     found: list[CapacityTrace] = []
     for path in paths:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -143,7 +143,7 @@ def _is_number(value: object) -> bool:
 
 
 class TracedMarket:
-    """Offers without a trace are always given, and cost what the configuration says."""
+    """An offer without a series is always available at its configured price."""
 
     def __init__(self, offers: Iterable[Offer], traces: Sequence[CapacityTrace], *, boot_s: float, seed: int) -> None:
         self._offers = {offer.offer_id: offer for offer in offers}
@@ -161,7 +161,7 @@ class TracedMarket:
 
     @property
     def patience_s(self) -> float:
-        """What has not come within two rounds of the longest series, or a day, does not come."""
+        """A job that makes no progress within two rounds of the longest series, or within a day, never will."""
         return max(LEAST_PATIENCE_S, 2.0 * max((trace.length_s for trace in self._capacity.values()), default=0.0))
 
     @property

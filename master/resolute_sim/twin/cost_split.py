@@ -1,4 +1,4 @@
-"""What the cost of a course was for: recomputed from its machines' lives and from what jobs held of them, and from nothing else."""
+"""Splits the cost of a course by purpose, from the lifetimes of its machines and the slots that jobs held."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from resolute_master.foresight.work import Bill, Work
 
 Held = tuple[float, float, int]
-"""From when to when, and how many slots of one machine."""
+"""Start, end and slots of one job on one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSplit:
-    """In the currency of the prices; together the whole cost. All seconds of a machine cost the same."""
+    """In the currency of the prices. The sum is the whole cost. All seconds of a machine cost the same."""
 
     useful: float
-    """Slots that jobs held while they got ahead."""
+    """Slots of jobs that made progress."""
     repeated: float
-    """Slots that jobs held while they saved, restored or did again what was lost, or had to hold beyond what they asked for."""
+    """Slots of jobs that saved, restored or repeated lost work, and slots beyond the job's request."""
     boot: float
-    """Machines from their launch until they joined."""
+    """Machines from launch to join."""
     empty: float
-    """Machines that had joined, and that nothing ran on."""
+    """Joined machines without work."""
     half_empty: float
-    """Free slots of machines that something ran on."""
+    """Free slots of machines with work."""
 
 
 def split_of(works: Sequence[Work], bills: Iterable[Bill]) -> CostSplit:
@@ -54,7 +54,7 @@ def split_of(works: Sequence[Work], bills: Iterable[Bill]) -> CostSplit:
 
 
 def _in_use(held: Sequence[Held]) -> tuple[float, float]:
-    """For how many seconds anything ran on the machine, and the slot-seconds of it."""
+    """Seconds with work on the machine, and the slot-seconds of that work."""
     in_use_s = slots_s = 0.0
     until_s = float("-inf")
     for start_s, end_s, slots in sorted(held):
@@ -65,7 +65,7 @@ def _in_use(held: Sequence[Held]) -> tuple[float, float]:
 
 
 def _of_work(works: Sequence[Work], slot_second: dict[str, float]) -> tuple[float, float]:
-    """What the progress of all jobs cost, and all that they held."""
+    """Cost of the progress of all jobs, and cost of all slots that they held."""
     useful = in_all = 0.0
     for work in works:
         cost = held_s = 0.0

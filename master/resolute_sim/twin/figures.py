@@ -1,4 +1,4 @@
-"""What is reported of one policy on one trace. Each figure is defined here, and in words in docs/simulation.md."""
+"""The figures of one policy on one trace. docs/simulation.md defines each figure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`paid_slots` and `busy_slots` are steps (second, slots from then on) for the plots; `waits_s` one value a job, sorted."""
+    """`paid_slots` and `busy_slots` are step functions (second, slots from then on) for the plots. `waits_s` has one value per job,
+    sorted."""
 
     policy: str
     figures: Figures
@@ -74,7 +75,7 @@ def figures_of(
     decision_cpu_s: float,
     digest: str,
 ) -> Figures:
-    """Of a course that has come to its end."""
+    """The figures of a finished course."""
     useful_slot_s = sum(work.done_s * work.slots for work in works)
     held_slot_s = sum(work.held_s * work.slots for work in works)
     paid_slot_s = sum(((bill.ended_s or 0.0) - bill.launched_s) * bill.slots for bill in bills)

@@ -1,4 +1,4 @@
-"""The report as one HTML page: figures, plots and a timeline of the machines. It loads nothing from anywhere."""
+"""The report as one HTML page: figures, plots and a timeline of the machines. It loads no other resource."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from resolute_sim.twin.figures import Report, Span
 from resolute_sim.twin.frontier import frontier_of
 
 MEANINGS: Mapping[str, str] = {
-    "cost": "what all machines cost, from launch to end",
-    "cost_lower_bound": "busy slot-hours at the cheapest slot price there is: what the work itself must cost",
+    "cost": "cost of all machines, from launch to end",
+    "cost_lower_bound": "run time of all jobs at the lowest price of a slot-hour",
     "excess": "(cost − bound) / bound",
-    "cost_useful": "of the cost: slots that jobs held while they got ahead",
-    "cost_repeated": "of the cost: slots that jobs held to save, to restore, or to do again what was lost",
-    "cost_boot": "of the cost: machines that had not joined yet",
-    "cost_empty": "of the cost: machines that nothing ran on",
-    "cost_half_empty": "of the cost: free slots of machines that something ran on",
-    "wait_mean_s": "mean over all jobs of the time spent waiting, after interruptions too",
+    "cost_useful": "of the cost: slots of jobs that made progress",
+    "cost_repeated": "of the cost: slots of jobs that saved, restored or repeated lost work",
+    "cost_boot": "of the cost: machines before they joined",
+    "cost_empty": "of the cost: machines without work",
+    "cost_half_empty": "of the cost: free slots of machines with work",
+    "wait_mean_s": "mean time in the queue of a job, including the time after interruptions",
     "wait_median_s": "half of the jobs wait no longer",
     "wait_p90_s": "90 % of the jobs wait no longer",
     "wait_p95_s": "95 % of the jobs wait no longer",
     "wait_max_s": "no job waits longer",
-    "jct_ratio": "time from submission to end, over the run time: sums over the completed jobs",
-    "utilisation": "slot-seconds that jobs held, over those that were paid",
-    "goodput": "slot-seconds of progress, over those that jobs held",
-    "interruptions": "runs that the end of their machine cut",
-    "lost_slot_s": "slot-seconds that jobs held without progress: saving, restoring, done again",
-    "launches": "machines that were given",
-    "jobs_completed": "jobs that came to their own end",
-    "jobs_failed": "jobs that failed when the pool had given up launching the machines that they needed",
-    "jobs_stopped": "jobs that were stopped at the limit of their cost",
+    "jct_ratio": "time from submission to end / run time, each summed over the completed jobs",
+    "utilisation": "slot-seconds that jobs held / slot-seconds paid",
+    "goodput": "slot-seconds of progress / slot-seconds that jobs held",
+    "interruptions": "runs that ended with their machine",
+    "lost_slot_s": "slot-seconds that jobs held without progress: saves, restores, repeated work",
+    "launches": "launched machines",
+    "jobs_completed": "completed jobs",
+    "jobs_failed": "jobs that failed because the pool had stopped launching machines for them",
+    "jobs_stopped": "jobs that were stopped at their cost limit",
     "deadlines_missed": "jobs with a deadline that were not completed by then",
-    "decision_cpu_s": "processor seconds of all decisions together",
-    "digest": "of the log of decisions: equal digests, equal courses",
+    "decision_cpu_s": "processor seconds of all decisions",
+    "digest": "digest of the log of decisions: equal for equal courses",
 }
 TAKEN = "#c0392b"
 TAKEN_BACK = ("taken back", Cause.NOTICE.value)
-"""Whether its time ran out, or it was given back at once when its work had saved and left."""
+"""Causes of an interruption: the notice expired, or the machine was ended after its work had saved."""
 COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#8d6a9f")
 WIDTH, HEIGHT, MARGIN = 640, 240, 56
 """Of a plot, in the units of its drawing. The margin holds the labels in the size that a narrow screen gives them."""
@@ -50,9 +50,9 @@ TIMELINE = 960
 LABEL, LETTER = 16.0, 9.0
 """Height of a label and width of its letters, at most."""
 POINTS = 900
-"""More points than pixels show nothing more."""
+"""Largest number of points of a line, about one for each pixel."""
 ROWS = 400
-"""Machines that the timeline of one policy draws."""
+"""Largest number of machines in the timeline of one policy."""
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --paid: #1b6ca833; }
@@ -101,8 +101,8 @@ def page(title: str, subtitle: str, reports: Sequence[Report], settings: Sequenc
     for report, colour in zip(reports, _colours(reports), strict=True):
         name = html.escape(report.policy)
         parts += [
-            f"<h2>{name}: slots over time</h2><p>Means of equal parts of the time as lines: paid slots in grey, slots that jobs "
-            "held in colour; the bands reach from the least to the most within each part.</p>",
+            f"<h2>{name}: slots over time</h2><p>The lines show means over equal parts of the time: paid slots in grey, slots that "
+            "jobs held in colour. The bands show the minimum and the maximum of each part.</p>",
             _slots(report, colour),
             f"<h2>{name}: machines</h2>{_timeline_note(report)}",
             _timeline(report, colour),
@@ -262,8 +262,8 @@ def _frontier(settings: Sequence[Report]) -> list[str]:
         rows.append(f"<tr><td>{name}</td>{''.join(f'<td>{_shown(cell)}</td>' for cell in cells)}</tr>")
     marks = [_mark(report, COLOURS[0]) for report in best]
     return [
-        "<h2>Frontier</h2><p>The pool under other settings. Those on the line cost less or let jobs wait less than every other "
-        "setting of the table.</p>",
+        "<h2>Frontier</h2><p>The pool with other settings. For each setting on the line, no other one both costs less and has "
+        "shorter waits.</p>",
         f'<div class="wide"><table>{"".join(rows)}</table></div>',
         _trade(marks, marks),
     ]
@@ -304,7 +304,7 @@ def _line(axes: _Axes, points: Sequence[tuple[float, float]], colour: str) -> st
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a series of steps was in one of equal parts of the time."""
+    """Mean, minimum and maximum of a step function over one of `PARTS` equal parts of the time."""
 
     middle_s: float
     mean: float
@@ -342,9 +342,7 @@ def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 def _timeline_note(report: Report) -> str:
     shown = min(ROWS, len(report.spans))
     most = "" if shown == len(report.spans) else f" The first {shown} of {len(report.spans)} are drawn."
-    return (
-        f"<p>One line a machine, thick by its slots; the boot is pale, a machine that was taken back is red.{most}</p>"
-    )
+    return f"<p>One line per machine, thicker for more slots. The boot is pale, and an interrupted machine is red.{most}</p>"
 
 
 def _timeline(report: Report, colour: str) -> str:

@@ -1,4 +1,4 @@
-"""POOL.yaml, read as a starting master reads it: a single entry of `resource_pools`, or a whole master's configuration."""
+"""Reads POOL.yaml as a starting master does: a single entry of `resource_pools`, or a master's configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNPLAYED = {
     "agent_reconnect_wait": "its agents never lose contact",
     "max_aux_containers_per_agent": "every job of a trace has slots",
 }
-"""Keys of a pool that a simulation cannot play, each with the reason."""
+"""Keys of a pool without a counterpart in a simulation, each with the reason."""
 
 UNPLAYED_OF_PROVIDER = {
     "boot_delay": "--boot says how long machines take to join",
@@ -35,8 +35,8 @@ UNPLAYED_OF_PROVIDER = {
 
 
 def read_pool(path: Path, name: str | None = None) -> PoolPolicy:
-    """The elastic pool of the file, or the one of that name. Raises `InvalidInput`, with all that is wrong in it, and for a key
-    that a simulation cannot play."""
+    """The elastic pool of the file, or the one with that name. Raises `InvalidInput` with every error of the file, and for a key
+    that has no counterpart in a simulation."""
     config = _config(path)
     found = _chosen(path, config, name)
     _refuse_unplayed(path, next(each for each in config.resource_pools if each.pool_name == found.name))
@@ -70,7 +70,7 @@ def _chosen(path: Path, config: MasterConfig, name: str | None) -> PoolPolicy:
 
 
 def _refuse_unplayed(path: Path, pool: ResourcePool) -> None:
-    """What could change a decision of a live master, and cannot here, is refused rather than left out."""
+    """Refuses a key that changes decisions of a master but would have no effect here."""
     _refuse(path, pool, pool.pool_name, UNPLAYED)
     if pool.provider is not None:
         _refuse(path, pool.provider, f"{pool.pool_name}.provider", UNPLAYED_OF_PROVIDER)
@@ -84,7 +84,7 @@ def _refuse(path: Path, given: ConfigModel, where: str, unplayed: Mapping[str, s
 
 
 def _completed(raw: dict[str, Any]) -> dict[str, Any]:
-    """With required keys that no simulation needs, such as the name of a key pair, where the file lacks them."""
+    """Adds required keys that no simulation uses, such as the name of a key pair, if the file lacks them."""
 
     def completed(pool: Any) -> Any:
         provider = pool.get("provider") if isinstance(pool, Mapping) else None

@@ -1,4 +1,4 @@
-"""A recorded journal, run again bit for bit: what every cycle decides is compared with what was decided when it was recorded."""
+"""Replays a recorded journal, and compares the decisions of every cycle with the recorded ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from resolute_master.engine.replay import Replay
 from resolute_master.replay import replay_database
 
 DATABASE = "resolute.db"
-"""What a state directory calls its database."""
+"""File name of the database in a state directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a replay found."""
+    """The result of a replay."""
 
     database: str
     replay: Replay
@@ -44,7 +44,7 @@ class Told:
 
 
 def replay_recorded(source: str, config_file: Path | None) -> Told:
-    """`source`: a state directory, a database file, or the URL of a database. Raises `InvalidInput` naming what is missing."""
+    """`source` is a state directory, a database file, or the URL of a database. Raises `InvalidInput` if it does not exist."""
     database = _database(source)
     return Told(database=database, replay=asyncio.run(replay_database(database, config_file)))
 

@@ -1,12 +1,12 @@
-"""Policies to compare with, each as its description has it; none of them shares a decision with ours but where it says so.
+"""Policies for comparison.
 
-- `Determined`: the scale decider of the platform that this project succeeds, on its own tick of five seconds, with one size of
-  machine; who runs where on the machines that are there is decided by our scheduler.
-- `Static`: a fixed fleet from the first moment to the last, of which what is missing is asked for each minute; our scheduler
-  places.
-- `FirstFit`: in the order of submission, each gang on the first machine that has room, the cheapest kinds first and then the
-  oldest; else on the first that is on its way; else on a new one of the cheapest kind that holds it. Ended after five idle
-  minutes.
+- `Determined`: the scale decider of the platform that this project succeeds, with its tick of five seconds and one machine size.
+  Our scheduler places the jobs.
+- `Static`: a fixed fleet from the start to the end; missing machines are requested again each minute. Our scheduler places the
+  jobs.
+- `FirstFit`: places each gang, in the order of submission, on the first machine with room, the cheapest type first and then the
+  oldest; else on the first starting machine; else on a new one of the cheapest type that holds it. It ends a machine after five
+  idle minutes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ ASK_AGAIN_S = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Determined:
-    """Desired machines = the waiting slots by the slots of a machine, free room not considered; machines that were launched
-    and have not joined count against it; whoever is idle for twenty minutes ends, whatever waits."""
+    """Desired machines = pending slots / slots of a machine, without regard to free slots. Starting machines are subtracted. A
+    machine that is idle for twenty minutes is ended, even if jobs wait."""
 
     _next_tick: datetime | None = None
 
@@ -80,7 +80,8 @@ class Determined:
     def _wake(
         self, pool: VirtualPool, tick: datetime, ended: frozenset[str] | set[str] = frozenset()
     ) -> datetime | None:
-        """The next tick at which anything may change: while something waits each, else when somebody has idled long enough."""
+        """The next tick that may change anything: every tick while jobs wait, else the one at which a machine has idled long
+        enough."""
         if len(pool.snapshot.queue):
             return tick
         idle = [v.idle_since for v in pool.machines.values() if v.idle_since is not None and v.instance_id not in ended]
@@ -90,7 +91,7 @@ class Determined:
 
 @dataclass(slots=True, kw_only=True)
 class Static:
-    """`machines` of the one offer, from the first moment on; one that is refused or taken back is asked for again."""
+    """Keeps `machines` of the one offer from the start on. A refused or interrupted machine is requested again."""
 
     machines: int
     _ask_at: datetime | None = None
@@ -114,7 +115,7 @@ class Static:
 
 
 def peak_machines(demand: Sequence[tuple[float, float, int]], size: int) -> int:
-    """Machines of `size` slots for the most that would be held at once if nothing ever waited: of (start, length, slots)."""
+    """Machines of `size` slots for the largest demand if no job waited. `demand` contains (start, length, slots)."""
     changes = sorted(change for at, length, n in demand for change in ((at, n), (at + length, -n)))
     held = peak = 0
     for _, change in changes:
@@ -125,7 +126,7 @@ def peak_machines(demand: Sequence[tuple[float, float, int]], size: int) -> int:
 
 @dataclass(slots=True)
 class _Room:
-    """One machine during one decision."""
+    """Free slots of one machine during one decision."""
 
     size: int
     free: int
@@ -139,8 +140,8 @@ _Rooms = dict[InstanceId, _Room]
 
 
 class FirstFit:
-    """Places and scales by itself. A gang that is larger than every machine takes whole empty ones of the largest size that
-    divides it."""
+    """Places jobs and buys machines without our scheduler. A gang that is larger than every machine takes empty machines of the
+    largest size that divides it."""
 
     def decide(self, pool: VirtualPool) -> Decision:
         views = (view for view in pool.machines.values() if view.notice is None and view.draining_since is None)
@@ -187,7 +188,8 @@ def _first_fit(pool: VirtualPool, allocation: Allocation, there: _Rooms) -> Plac
 
 
 def _buy(pool: VirtualPool, allocation: Allocation, there: _Rooms, coming: _Rooms, bought: int) -> list[Launch]:
-    """Count on a machine that comes, else ask for new ones. What is kept for whole machines is no longer there."""
+    """Reserves a starting machine, else requests new ones. Machines that a gang takes whole are removed from `there` and
+    `coming`."""
     scaling, slots = pool.policy.scaling, allocation.slots_needed
     assert scaling is not None
     first = next((room for room in coming.values() if room.free >= slots), None)
@@ -207,7 +209,7 @@ def _buy(pool: VirtualPool, allocation: Allocation, there: _Rooms, coming: _Room
     if len(pool.machines) + bought + count > scaling.max_instances:
         return []
     for number in range(count):
-        # What follows in this decision may count on it.
+        # Later gangs of this decision may reserve it.
         coming[InstanceId(f"~{bought + number:06d}")] = _Room(offer.slots, offer.slots + left)
     return list(_of(offer, count, "first fit", allocation.id))
 
@@ -240,7 +242,7 @@ def _idle_since(pool: VirtualPool, idle_s: float) -> list[InstanceView]:
 
 
 def _next_idle(pool: VirtualPool, idle_s: float) -> datetime | None:
-    """When the next machine will have idled for so long; those that have already are not looked at again."""
+    """When the next machine reaches `idle_s`; machines that have reached it are excluded."""
     ends = (v.idle_since + timedelta(seconds=idle_s) for v in pool.machines.values() if v.idle_since is not None)
     return min((at for at in ends if at > pool.now), default=None)
 

@@ -1,7 +1,7 @@
-"""A trace of jobs from a seed: of the same kind and size as a month of a shared research cluster.
+"""Generates a trace of jobs from a seed, similar to a month of a shared research cluster.
 
-Jobs come in bursts of one group (a sweep, submitted at once), more by day than by night and fewer at the weekend. Run times are
-heavy-tailed: a mixture of quick failures, runs of hours and runs of days. About one job in seven asks for several slots.
+Users submit jobs in bursts (a sweep), more by day than by night and fewer at the weekend. Run times are heavy-tailed: a mixture of
+quick failures, runs of hours and runs of days. About one job in seven requests several slots.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from resolute_master.foresight.trace_job import TraceJob
 
 DAYS = 30
 JOBS = 9_500
-"""As many as such a cluster saw in thirty days."""
+"""Jobs of such a cluster in thirty days."""
 GROUPS = ("vision", "speech", "language", "ranking")
 SLOTS = ((1, 857), (2, 45), (4, 42), (8, 46), (16, 6), (12, 2), (24, 2))
-"""Slots, and how many of a thousand jobs ask for them."""
+"""Slots, and their frequency per thousand jobs."""
 BURST = 5.0
-"""Mean number of jobs that are submitted together."""
+"""Mean size of a burst."""
 RUN_TIMES = ((0.25, math.log(300.0), 0.8), (0.45, math.log(4_000.0), 1.1), (0.30, math.log(60_000.0), 1.0))
 """Share, and mean and deviation of the logarithm of seconds: failures, short runs, long runs."""
 LONGEST_S = 14 * 86_400.0
@@ -57,7 +57,7 @@ def _moments(random: Random, jobs: int, days: float) -> Iterator[tuple[float, st
 
 
 def _activity(at_s: float) -> float:
-    """How likely people are to submit at a time, 1 at the busiest."""
+    """Relative rate of submissions at a time; 1 is the maximum."""
     hour, day = at_s / 3600.0 % 24.0, int(at_s // 86_400) % 7
     daily = 0.65 + 0.35 * math.sin((hour - 9.0) / 24.0 * 2.0 * math.pi)
     return daily * (0.5 if day >= 5 else 1.0)

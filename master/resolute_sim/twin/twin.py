@@ -29,20 +29,20 @@ from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
 from resolute_sim.twin.rivals import Determined, FirstFit, Static, peak_machines
 
 POLICIES = ("resolute", "determined", "static", "cheapest", "packing")
-"""What a policy may be called; the first is ours."""
+"""The names of the policies; the first is ours."""
 
 OURS = ("resolute", "cheapest")
-"""Those that keep to the limits of the pool and of the jobs."""
+"""The policies that obey the pool's budget and the cost limits of jobs."""
 
 DEFAULT_BOOT_S = 180.0
 
 LONGEST_PERIOD_S = 2.0 * 31 * 86_400.0
-"""What a budget does not pay in two months, it does not pay."""
+"""A job that a budget does not pay for within two months never starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """All that a course depends on: equal settings give equal reports, but for `decision_cpu_s`."""
+    """The whole input of a course: equal settings give equal reports, except `decision_cpu_s`."""
 
     pool: PoolPolicy
     jobs: tuple[TraceJob, ...]
@@ -50,20 +50,20 @@ class Setting:
     boot_s: float = DEFAULT_BOOT_S
     frictions: Frictions = field(default_factory=Frictions)
     seed: int = 0
-    """Which machine is taken back when fewer can be had than there are."""
+    """Of the choice of machines to interrupt when the capacity falls below the number of machines."""
     lasts_s: float = 0.0
-    """What the jobs are the work of: machines that stay are paid for so long at least."""
+    """Length of the trace: machines that no policy ends are paid for at least this time."""
 
 
 def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = lambda part: None) -> Report:
-    """`tell` hears which part of the jobs has ended, from 0 to 1, with each that does.
+    """Calls `tell` with the share of the jobs that have ended, from 0 to 1, each time a job ends.
 
-    Raises `InvalidInput` for a policy that is not known, for a job that the pool can never hold, and where the series of
-    `capacity` never let a job get ahead.
+    Raises `InvalidInput` for an unknown policy, for a job that the pool can never hold, and if the series of `capacity` never let a
+    job progress.
     """
     pool, limited = _pool_of(setting, policy), policy in OURS
     check_jobs(pool, setting.jobs)
-    # All offers, whatever the policy knows of them: the lower bound of the cost is the same for all policies.
+    # All offers, whichever the policy buys: the lower bound of the cost is the same for all policies.
     market = TracedMarket(_offers(setting.pool), setting.capacity, boot_s=setting.boot_s, seed=setting.seed)
     journal, decider = _Digest(), _decider(policy, pool, setting.jobs)
     course = Course(
@@ -93,24 +93,24 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
     except OutOfPatience as error:
         if pool.budget:
             raise InvalidInput(
-                f"--pool: {error}; raise the budget of pool '{pool.name}', for in no day and no month it pays enough for them"
+                f"--pool: {error}; raise the budget of pool '{pool.name}', which does not pay for them in any day or month"
             ) from None
         if not any(trace.kind == "availability" for trace in setting.capacity):
-            raise  # whatever is asked for is given: the fault is not in what was given to us
+            raise  # every request is granted: the error is in the simulator, not in the input
         raise InvalidInput(
-            f"--policy {policy}: {error}; give the pool offers without a series, or series with more, or leave these jobs out"
+            f"--policy {policy}: {error}; give the pool offers without a series, or series with more capacity, or remove these jobs"
         ) from None
     return _report(policy, course, works, market, journal)
 
 
 def check_jobs(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> None:
-    """Raises `InvalidInput` naming the first job that no machines of the pool can ever hold, or that its `max_slots` keeps out."""
+    """Raises `InvalidInput` with the first job that the pool can never hold, or that its own `max_slots` excludes."""
     for job in jobs:
         check_job(pool, job)
 
 
 def check_job(pool: PoolPolicy, job: TraceJob) -> None:
-    """As `check_jobs`, of one."""
+    """`check_jobs` for one job."""
     offers, most = _offers(pool), pool.scaling.max_instances if pool.scaling is not None else 0
     held = slots_held(pool, job.slots)
     if job.max_slots is not None and job.max_slots < held:
@@ -134,7 +134,7 @@ def check_job(pool: PoolPolicy, job: TraceJob) -> None:
 
 
 def check_prices(pool: PoolPolicy, capacity: Sequence[CapacityTrace]) -> None:
-    """Raises `InvalidInput` naming the offers of which nobody has told a price: a cost without them would be too low."""
+    """Raises `InvalidInput` with the offers without a price: a cost without them would be too low."""
     told = [trace for trace in capacity if trace.kind == "price"]
     unknown = [
         offer.offer_id
@@ -144,13 +144,13 @@ def check_prices(pool: PoolPolicy, capacity: Sequence[CapacityTrace]) -> None:
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         raise InvalidInput(
-            f"--pool: nobody has told the price of {', '.join(unknown[:3])}{more}, and a cost without it would be too low; "
+            f"--pool: there is no price of {', '.join(unknown[:3])}{more}, and a cost without it would be too low; "
             "give it in the pool's provider (prices, or price and spot_price of offers), or a series of prices with --spot"
         )
 
 
 def slots_held(pool: PoolPolicy, slots: int) -> int:
-    """What a job of so many slots holds: more only where it takes whole machines and their sizes do not add up to it."""
+    """The slots that a job holds: more than `slots` only if it takes whole machines whose sizes do not add up to `slots`."""
     sizes = [offer.slots for offer in _offers(pool) if offer.slots > 0]
     if not sizes or slots <= max(sizes) or any(slots % size == 0 for size in sizes):
         return slots
@@ -166,8 +166,8 @@ def _offers(pool: PoolPolicy) -> tuple[Offer, ...]:
 
 
 def _pool_of(setting: Setting, policy: str) -> PoolPolicy:
-    """Only our own policies know of a budget. `determined` and `static` know machines of one size only: the largest, so that as
-    many jobs as can be fit on one."""
+    """The pool as a policy uses it. Only our own policies have a budget. `determined` and `static` buy machines of one size only,
+    the largest, on which most jobs fit."""
     pool = setting.pool if policy in OURS else replace(setting.pool, budget=NO_LIMITS)
     if pool.scaling is None or policy not in ("determined", "static"):
         return pool
@@ -198,7 +198,7 @@ def _decider(policy: str, pool: PoolPolicy, jobs: Sequence[TraceJob]) -> Decider
 
 
 def _standing(decider: Decider, pool: PoolPolicy) -> int:
-    """How many machines the policy never ends."""
+    """Number of machines that the policy never ends."""
     match decider:
         case Static():
             return decider.machines
@@ -209,8 +209,8 @@ def _standing(decider: Decider, pool: PoolPolicy) -> int:
 
 
 def as_work(pool: PoolPolicy, number: int, trace: TraceJob, *, limited: bool = True) -> Work:
-    """Not `limited`: without what the job may cost. How long it runs is known to decisions about its deadline, as if its owner
-    had told (`estimated_duration`)."""
+    """Without `limited`, the job has no cost limit. Decisions about its deadline use its true run time, as if its owner had set
+    `estimated_duration`."""
     submitted_at = EPOCH + timedelta(seconds=trace.submit_s)
     owner = UserId(_number_of(trace.group))
     deadline_s = trace.deadline_s
@@ -286,7 +286,7 @@ def _busy(works: Sequence[Work]) -> list[tuple[float, int]]:
 
 
 class _Digest:
-    """Of the log of decisions and of what happened."""
+    """Digest of the log of decisions and events."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()

@@ -82,7 +82,7 @@ def test_all_policies_are_held_against_the_same_bound() -> None:
 def test_an_offer_without_a_price_is_refused_unless_a_series_tells_it() -> None:
     unpriced = replace(_offer(4, Market.SPOT), price_per_hour=None)
     series = CapacityTrace(name="s", kind="price", values=(2.0,), ends=(60.0,), offer_id=unpriced.offer_id)
-    with pytest.raises(InvalidInput, match="nobody has told the price of spot-4, and a cost without it"):
+    with pytest.raises(InvalidInput, match="there is no price of spot-4, and a cost without it"):
         check_prices(_pool(_offer(1), unpriced), ())
     check_prices(_pool(_offer(1), unpriced), (series,))
 
