@@ -1,14 +1,14 @@
-"""Admissions a second through the whole engine: small workloads that come from many queues and run for a moment.
+"""Admissions per second through the whole engine: small, short workloads from many queues.
 
-The workload that is published for queue controllers of Kubernetes: 15,000 workloads in 30 queues, and 50,000 in 1,000, arriving
-within a minute, each one slot for 0.2 to 1 s, 5 % of them able to run at once. A queue is a user, and the users are members of 30
-workspaces; the pool divides hierarchically (workspace, user, job), as cohorts divide their quota. Each workload is an experiment
-of its own with one trial: rules, search, snapshot, scheduler, journal with its chain of digests, and commit. What is counted is
-an admission: an allocation that was placed, committed and ordered from its agent.
+The workload is the one published for queue controllers of Kubernetes: 15,000 workloads in 30 queues, and 50,000 in 1,000. They
+arrive within a minute, each uses one slot for 0.2 to 1 s, and 5 % of them can run at once. A queue is a user, and the users are
+members of 30 workspaces; the pool divides hierarchically (workspace, user, job), as cohorts divide their quota. Each workload is an
+experiment with one trial: rules, search, snapshot, scheduler, journal with its chain of digests, and commit. An admission is an
+allocation that was placed, committed and ordered from its agent.
 
-Time is virtual, so nobody waits; a commit takes `COMMIT_S` of it, so that commands gather meanwhile as they do before a disk. The
-agents are played by the benchmark: its own work is part of the figure. The first load once more on SQLite is in real time: twice
-as many as there are slots are there at a time, and when one has ended the next one comes, so that slots are always wanted.
+Time is virtual; a commit takes `COMMIT_S`, so that commands queue up meanwhile as they do for a disk. The benchmark simulates the
+agents, and their work is part of the figure. The first load runs once more on SQLite in real time, as a closed loop: the number of
+present workloads is twice the number of slots.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ LOADS = (Load(workloads=15_000, queues=30), Load(workloads=50_000, queues=1_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """What one run has taken of this process, from the first arrival to the last end."""
+    """Resources that one run has used in this process, from the first arrival to the last end."""
 
     allocations: int
     cycles: int
@@ -99,7 +99,7 @@ def _row(load: Load, how: str, found: Admitted) -> Row:
 
 
 class _SlowStore(MemoryStore):
-    """Its commits take their time."""
+    """A store whose commits take virtual time."""
 
     async def commit(self, change: Change) -> None:
         await asyncio.sleep(COMMIT_S)
@@ -144,15 +144,15 @@ async def _run(store: Store, clock: Clock, load: Load, within_s: float) -> Admit
 
 
 def _collect(change: Change) -> None:
-    """What the master does in real time (`resolute_master.garbage`), by the count alone: its pauses would be virtual here, and most
-    of what is young set aside unseen, for nothing. So all of it is looked at, and that is part of the figure."""
+    """Collects garbage by count. The master collects in its pauses (`resolute_master.garbage`), which are virtual here. The figure
+    includes the time of the collections."""
     if gc.get_count()[0] >= YOUNG:
         gc.collect(0)
         gc.freeze()
 
 
 class _Players:
-    """The users who submit, and the agents."""
+    """Creates the submitting users and the agents."""
 
     def __init__(self, engine: Engine, clock: Clock, load: Load) -> None:
         self._engine = engine
@@ -162,7 +162,7 @@ class _Players:
         self._users: list[UserId] = []
         self._sequence: dict[AgentId, int] = {}
         self._projects: list[tuple[int, int]] = []
-        """Each with its workspace."""
+        """Creates the users, each in a workspace."""
         self._group = asyncio.TaskGroup()
         self._alive = asyncio.Semaphore(2 * load.at_once)
         self.admitted = 0
@@ -180,7 +180,7 @@ class _Players:
         self._engine.on_commit(self._committed)
 
     async def play(self, within_s: float) -> None:
-        """Until everything has ended."""
+        """Runs cycles until all workloads have ended."""
         arrivals = sorted((self._random.uniform(0, within_s), number) for number in range(self._load.workloads))
         begun = self._clock.monotonic()
         async with self._group:

@@ -1,7 +1,7 @@
-"""How long get and list calls take while a trial's reports come in at 80 % of what the master takes, beside the same when idle.
+"""Latency of get and list calls during an ingest of metric reports at 80 % of its maximum rate, compared with an idle master.
 
-1,000 experiments exist. The ingest is our batch path, 500 reports a request from one process with 4 connections; its maximum
-is taken first. Then one caller makes the same calls in turn, without and with the ingest, several rounds of each.
+1,000 experiments exist. The ingest uses our batch path, with 500 reports per request from one process with 4 connections; the
+benchmark measures its maximum first. Then one caller makes the same calls alternately without and with the ingest.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _measured(database: str, db: Mapping[str, Any] | None) -> Row:
 
 
 def _reporting_trial(client: Client) -> int:
-    """A trial that runs until the cluster ends: only a trial with a run may report."""
+    """A trial that runs until the cluster ends. Only a trial with a run can report."""
     made = client.send("POST", "/api/v1/experiments", experiment(["sleep", "3600"]))
     id_ = _id(made)
     for _ in range(600):
@@ -84,7 +84,7 @@ def _id(answer: bytes) -> int:
 
 
 def _calls(client: Client) -> list[str]:
-    """What people and their tools look at: single things, and pages of lists."""
+    """Typical calls of users and tools: single objects, and pages of lists."""
     some = [one["id"] for one in client.get("/api/v1/experiments?limit=5")["experiments"]]
     return [
         *(f"/api/v1/experiments/{id_}" for id_ in some),
@@ -99,7 +99,7 @@ def _calls(client: Client) -> list[str]:
 
 
 def _timed(client: Client, paths: list[str]) -> list[float]:
-    """Milliseconds of each call, a few at a time with pauses as a person's tools make them."""
+    """Milliseconds of each call, a few at a time with pauses in between."""
     taken = []
     for number in range(CALLS):
         path = paths[number % len(paths)]
@@ -111,7 +111,7 @@ def _timed(client: Client, paths: list[str]) -> list[float]:
 
 
 def _maximum(running: Cluster, trial: int) -> float:
-    """Reports a second that the master takes when they are sent as fast as it answers."""
+    """Maximum number of reports per second: each connection sends the next batch when the last one is answered."""
     command = [*_command(running, trial, first=1, rate=0.0), str(MAXIMUM_S)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -123,7 +123,7 @@ def _ingest(running: Cluster, trial: int, *, first: int, rate: float) -> Iterato
     ) as process:
         try:
             assert process.stdout is not None
-            process.stdout.readline()  # it has begun
+            process.stdout.readline()  # The ingest has started.
             yield
             if process.poll() is not None:
                 raise RuntimeError("the ingest ended by itself: what was measured was not under load")

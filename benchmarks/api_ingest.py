@@ -1,7 +1,7 @@
 """The ingest of `benchmarks.api`: `api_ingest.py PORT TOKEN TRIAL FIRST_STEP REPORTS_A_SECOND SECONDS`.
 
-Four connections send batches of 500 reports, at the rate given, or with rate 0 as fast as they are answered. Says so on a line
-when the first is answered if a rate is given, and else at the end how many reports a second were taken.
+Four connections send batches of 500 reports at the given rate, or with rate 0 as fast as the master answers. With a rate, the
+program prints a line after the first answer; with rate 0 it prints the number of reports per second at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ METRICS = {"loss": 0.693147180559, "accuracy": 0.5, "learning_rate": 0.001, "gra
 
 
 class Ingest:
-    """Batches of steps that nobody has reported yet, each sent when its time has come."""
+    """Batches of new steps, each with its time of sending."""
 
     def __init__(self, trial: int, first: int, rate: float, seconds: float) -> None:
         self._path = f"/api/v1/trials/{trial}/metrics/batch"

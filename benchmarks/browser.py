@@ -1,6 +1,6 @@
 """Pages in a real browser: Chromium of this machine, logged in, with an empty cache where bytes are counted.
 
-Times are those of the page's own clock (`performance`), from the begin of the navigation.
+Times are those of the page's clock (`performance`), from the start of the navigation.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def a_person(running: Cluster, user: str = "determined") -> Iterator[BrowserCont
 
 
 def _go(tab: Page, path: str) -> None:
-    """Raises `RuntimeError` for a page of an error, which is quick and measures nothing."""
+    """Raises `RuntimeError` for an error page, whose time would be meaningless."""
     answer = tab.goto(path, wait_until="commit")
     if answer is None or answer.status != 200:
         raise RuntimeError(f"{path}: {answer.status if answer else 'no answer'}")
 
 
 def first_paint(tab: Page, path: str) -> float:
-    """Milliseconds until the first content of the page is seen."""
+    """Milliseconds until the first contentful paint."""
     _go(tab, path)
     painted: float = tab.evaluate(_PAINTED)
     return painted
@@ -79,7 +79,7 @@ def drawn(tab: Page, path: str, points: int) -> float:
 
 
 def bytes_of(context: BrowserContext, path: str) -> int:
-    """What comes over the wire for the page and all that it uses, headers included, with an empty cache."""
+    """Bytes transferred for the page and its resources with an empty cache, including headers."""
     tab = context.new_page()
     session: Any = context.new_cdp_session(tab)
     session.send("Network.enable")
@@ -87,6 +87,6 @@ def bytes_of(context: BrowserContext, path: str) -> int:
     sizes: list[float] = []
     session.on("Network.loadingFinished", lambda told: sizes.append(told["encodedDataLength"]))
     tab.goto(path, wait_until="load")
-    tab.wait_for_timeout(1000)  # what scripts ask for after the page is there; the stream of events never ends
+    tab.wait_for_timeout(1000)  # Requests of scripts after the load of the page. The stream of events never ends.
     tab.close()
     return int(sum(sizes))

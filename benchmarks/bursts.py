@@ -1,7 +1,7 @@
-"""A mix of short work in bursts, and the least cost of such a mix for a policy that knows it beforehand.
+"""A mix of short jobs in bursts, and the lowest cost of that mix for a clairvoyant policy.
 
-Of the jobs 99 in 100 ask for one slot, the others for 2, 4 or 8; run times have a median of nine minutes and a long tail. People
-submit by day more than by night, a few jobs at a time and now and then some dozens (a sweep).
+99 % of the jobs request one slot, the others 2, 4 or 8. Run times have a median of nine minutes and a long tail. Users submit more
+by day than by night, mostly a few jobs at a time and sometimes dozens (a sweep).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from resolute_master.foresight.trace_job import TraceJob
 
 JOBS, DAYS = 9_000, 3.0
 MEDIAN_S, DEVIATION = 540.0, 1.0
-"""Of the run times: the median, and the deviation of the logarithm."""
+"""Median of the run times, and standard deviation of their logarithm."""
 LONGEST_S, SHORTEST_S = 86_400.0, 10.0
 SLOTS = ((1, 990), (2, 5), (4, 3), (8, 2))
-"""Slots, and how many of a thousand jobs ask for them."""
+"""Slots, and their frequency per thousand jobs."""
 SMALL_BURST, LARGE_BURST, LARGE_SHARE = 3.0, 40.0, 0.05
-"""Mean sizes of the two kinds of bursts, and the share of the large ones."""
+"""Mean sizes of small and large bursts, and the share of large ones."""
 WITHIN_BURST_S = 8.0
-"""Mean distance of the submissions of one burst."""
+"""Mean interval between the submissions of one burst."""
 GROUPS = ("search", "vision", "speech", "tests")
 
 
@@ -44,7 +44,7 @@ def bursty_jobs(seed: int = 0, *, jobs: int = JOBS, days: float = DAYS) -> tuple
 
 
 def _submissions(random: Random, jobs: int, days: float) -> Iterator[tuple[float, float, str]]:
-    """Start, length and owner. Half of what makes a run long is common to its burst."""
+    """Start, length and owner. Half of the deviation of a run time is common to its burst."""
     left, share = jobs, math.sqrt(0.5)
     while left > 0:
         at_s = random.uniform(0.0, days * 86_400.0)
@@ -62,21 +62,21 @@ def _submissions(random: Random, jobs: int, days: float) -> Iterator[tuple[float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clairvoyant:
-    """What a course costs whose every gap is known."""
+    """The cost of a policy that knows every gap."""
 
     excess: float
-    """Slot-seconds that are paid beyond those of the work, over those."""
+    """Paid slot-seconds beyond those of the work / slot-seconds of the work."""
     wait_mean_s: float
     launches: int
 
 
 def clairvoyant(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) -> Clairvoyant:
-    """Knows all submissions and run times, pays the same boots, and lets jobs wait for `wait_mean_s` on average, if that helps.
+    """A policy that knows all submissions and run times, pays the same boots, and lets jobs wait for `wait_mean_s` on average.
 
-    Slots are bought one by one, so that none is ever half empty. A slot that is free is kept only if what comes next comes within a
-    boot, and then the gap is paid; else it is given back at once, and the next one boots before its job is submitted, so that
-    nothing waits for a boot. A job waits for a slot that becomes free within `patience`, the same for all, which is chosen so
-    that the mean wait is not above `wait_mean_s`.
+    It buys single slots, so that no machine is half empty. It keeps a free slot only if the next job arrives within a boot time,
+    and pays for the gap; else it ends the slot at once, and boots the next one before its job arrives, so that no job waits for a
+    boot. A job waits for a slot that becomes free within `patience`. `patience` is the same for all jobs, and is chosen so that the
+    mean wait is at most `wait_mean_s`.
     """
     low, high = 0.0, 20.0 * boot_s
     best = _with_patience(jobs, boot_s, 0.0)
@@ -97,11 +97,11 @@ PATIENCE = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 
 def knows_every_gap(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) -> Clairvoyant:
-    """As `clairvoyant`, but jobs that need a new machine wait for its boot, as ours do.
+    """Like `clairvoyant`, except that a job that needs a new machine waits for its boot, as in our policy.
 
-    It knows how long each gap is, and when what runs will end. A slot is kept if its gap is not longer than a period, and a job
-    waits for a slot that becomes free within a part of a boot. Of all periods and parts whose mean wait is not above
-    `wait_mean_s`, the cheapest is taken.
+    The policy knows the length of each gap and the end of each run. It keeps a slot if its gap is not longer than a period, and
+    lets a job wait for a slot that becomes free within a fraction of a boot time. The result is the cheapest combination of period
+    and fraction with a mean wait of at most `wait_mean_s`.
     """
     found = [
         _with_patience(jobs, boot_s, part * boot_s, kept_s=kept_s, ahead=False)
@@ -116,14 +116,14 @@ def _with_patience(
     jobs: Sequence[TraceJob], boot_s: float, patience_s: float, *, kept_s: float | None = None, ahead: bool = True
 ) -> Clairvoyant:
     free: list[float] = []
-    """When the slots that are not taken are free, sorted."""
+    """Times at which the unassigned slots become free, sorted."""
     extra_s = waited_s = work_s = 0.0
     launches = 0
     for job in jobs:
         at_s = job.submit_s
         work_s += job.duration_s * job.slots
         free = free[bisect_left(free, at_s - (boot_s if kept_s is None else kept_s)) :]
-        # A gang takes all of its slots at once: each waits for the last of them.
+        # A gang takes all of its slots at once: it waits for the last one.
         taken = [slot for slot in free if slot <= at_s + patience_s]
         ready = bisect_left(taken, at_s + 1e-9)
         chosen = [*reversed(taken[:ready]), *taken[ready:]][: job.slots]

@@ -1,4 +1,4 @@
-"""The command line: `det --help`, `det experiment list` and `create` on a real master, beside the bare start of Python."""
+"""The command line: `det --help`, `det experiment list` and `create` on a real master, compared with the start of Python."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from benchmarks.timing import interleaved
 ROUNDS = 15
 TARGET_MS = 150.0
 KEPT_FROM = "PYTHONDONTWRITEBYTECODE"
-"""An installed program is compiled: that is not to be measured, also where Python is kept from writing it down."""
+"""Environment with a cache of compiled modules, which an installed program has, even if the caller disables writing it."""
 CREATE_MS = 200.0
-"""Promised beside the upload, so for a directory of one small file."""
+"""The promise excludes the upload, so it applies to a directory with one small file."""
 BARE, HELP, LIST = "python3 -c pass", "det --help", "det experiment list"
 CREATE, CREATE_1_MB = "det experiment create (one file)", "det experiment create (1 MB)"
 
@@ -28,7 +28,7 @@ DET = ("-m", "resolute_cli.main")
 
 
 class Commands:
-    """Runs commands against one cluster, each in a new process, and notes their processor time."""
+    """Runs commands against one cluster, each in a new process, and records their processor time."""
 
     def __init__(self, running: Cluster) -> None:
         self._environ = {
@@ -49,7 +49,7 @@ class Commands:
         self._processor.setdefault(arguments, []).append(_processor_ms() - before)
 
     def note(self, arguments: tuple[str, ...]) -> str:
-        """What a busy machine stretches less than the time on the clock."""
+        """Processor time depends less on other load of the machine than elapsed time."""
         spread = Spread.of(self._processor[arguments], "ms")
         return f"{spread.median:.0f} ms of processor time ({spread.low:.0f} to {spread.high:.0f})"
 
@@ -85,7 +85,7 @@ def main() -> list[Row]:
 
 
 def _words(directory: Path) -> dict[str, tuple[str, ...]]:
-    """The arguments of each command, after making the directories that two of them send."""
+    """The arguments of each command. Creates the directories that two of them upload."""
     small, large = directory / "small", directory / "large"
     for model in (small, large):
         model.mkdir()
@@ -106,7 +106,7 @@ def _words(directory: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _processor_ms() -> float:
-    """Of all children that have ended."""
+    """Processor time of all ended children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (used.ru_utime + used.ru_stime)
 

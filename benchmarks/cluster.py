@@ -1,4 +1,4 @@
-"""A cluster to measure: a real master process, one real agent process with artificial slots, and a plain HTTP client."""
+"""A cluster for benchmarks: a real master process, one real agent process with artificial slots, and a minimal HTTP client."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ READY_S = 60.0
 
 
 class Client:
-    """One keep-alive connection to the master, with no more work of its own than a socket and JSON."""
+    """One keep-alive connection to the master, with little processor time of its own: a socket and JSON."""
 
     def __init__(self, port: int, token: str = "") -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
         self._headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
 
     def connect(self) -> None:
-        """Be connected before the clock starts."""
+        """Connects, so that measurements exclude the connect."""
         self._connection.connect()
         assert self._connection.sock is not None
         self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, verb: str, path: str, body: bytes | None = None) -> bytes:
-        """The answer's body. Raises `RuntimeError` with it when the status is not 200."""
+        """The response's body. Raises `RuntimeError` with the body if the status is not 200."""
         self._connection.request(verb, path, body=body, headers=self._headers)
         answer = self._connection.getresponse()
         content = answer.read()
@@ -53,7 +53,7 @@ class Client:
         return json.loads(self.send(verb, path, json.dumps(body).encode()))
 
     def lines(self, trial: int) -> list[str]:
-        """The log of a trial so far, line by line, as its processes wrote it."""
+        """The present lines of a trial's log."""
         text = self.send("GET", f"/api/v1/trials/{trial}/logs").decode()
         return [json.loads(line)["result"]["log"] for line in text.splitlines() if line]
 
@@ -62,7 +62,7 @@ class Client:
 
 
 class Cluster:
-    """Everything lies in `directory`; `close` ends both processes."""
+    """All files are in `directory`; `close` ends both processes."""
 
     def __init__(self, directory: Path, *, slots: int, db: Mapping[str, Any] | None = None, **config: Any) -> None:
         self.directory = directory
@@ -84,13 +84,13 @@ class Cluster:
         self._token = ""
 
     def configured(self) -> Path:
-        """The master's configuration file: what fills its store before it starts reads it."""
+        """The master's configuration file. Programs that fill the store before the start read it."""
         config = self.directory / "master.yaml"
         config.write_text(yaml.safe_dump(self._config))
         return config
 
     def start(self) -> None:
-        """Both processes; returns when the agent is connected and its slots are known."""
+        """Starts both processes, and returns when the agent is connected with its slots."""
         config = self.configured()
         self.master = self._spawn("master", ["-m", "resolute_master", "--config-file", str(config)])
         self._until("the master serves", self._serves)
@@ -123,11 +123,11 @@ class Cluster:
 
     @property
     def token(self) -> str:
-        """Of the user `determined`."""
+        """Token of the user `determined`."""
         return self._token
 
     def log(self, name: str) -> str:
-        """What the master or the agent said."""
+        """Output of the master or the agent."""
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class Cluster:
 
 @contextmanager
 def cluster(*, slots: int, db: Mapping[str, Any] | None = None, **config: Any) -> Iterator[Cluster]:
-    """A cluster in a directory of its own, which goes with it."""
+    """A cluster in a new directory, which is removed with it."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=disk())))
         running = Cluster(directory, slots=slots, db=db, **config)
@@ -182,7 +182,7 @@ def experiment(entrypoint: list[str], **changes: Any) -> bytes:
 
 
 def disk() -> str | None:
-    """Where directories are made: `RESOLUTE_BENCH_DIR`, or the system's folder for temporary files."""
+    """Parent of new directories: `RESOLUTE_BENCH_DIR`, or the system's directory for temporary files."""
     return os.environ.get("RESOLUTE_BENCH_DIR")
 
 

@@ -1,4 +1,4 @@
-"""Durable engine commands a second on SQLite and PostgreSQL, beside bare commits of one row by the same database."""
+"""Durable engine commands per second on SQLite and PostgreSQL, compared with commits of one row on the same database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUNDS = 5
 
 
 def main() -> list[Row]:
-    """In turn, so that a disk whose speed drifts is fair to all."""
+    """Runs the subjects in turn, so that a drift of the disk's speed affects all equally."""
     with ExitStack() as stack:
         kinds: list[_Kind] = [_Sqlite(stack)]
         if find_programs() is not None:
@@ -54,16 +54,16 @@ def main() -> list[Row]:
 
 
 class _Kind(Protocol):
-    """One database to commit to."""
+    """One database under test."""
 
     name: str
 
     def new_url(self) -> str:
-        """Of a database that is empty."""
+        """Opens a store on an empty database."""
         ...
 
     def bare(self) -> float:
-        """Commits of one row a second."""
+        """Commits of one row per second."""
         ...
 
 

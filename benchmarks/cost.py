@@ -1,6 +1,6 @@
-"""What a week costs, asked of a master that remembers a thousand days: what is read for it, and what that takes.
+"""Cost of the query for the expenses of one week, on a master with a thousand days of history: rows read and processor time.
 
-The hard case: one machine that has lived all that time and run every one of the 10,000 tasks.
+The worst case: one machine existed all that time and ran all 10,000 tasks.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def _remember(store: Store) -> None:
 
 
 async def _asked(store: Store, since: datetime | None, now: datetime) -> tuple[int, list[float]]:
-    """Rows that the store gave, and processor milliseconds of each round."""
+    """Rows that the store returned, and processor milliseconds of each round."""
     counting, spent = CountingStore(store), []
     for _ in range(ROUNDS):
         counting.rows = 0

@@ -1,8 +1,8 @@
-"""A cluster on AWS from nothing: from `det deploy aws up` to a master that serves, and from an experiment to its first step.
+"""A new cluster on AWS: from `det deploy aws up` to a ready master, and from an experiment to its first step.
 
-The account is moto. Terraform, its AWS provider and the boot scripts of the machines are real; packages come from a directory.
-The provider waits ten seconds or more for many resources, whatever answers: these waits are the largest part of Terraform's
-time here, and no measure of Amazon's speed. The database exists before.
+moto emulates the account. Terraform, its AWS provider and the boot scripts of the machines are real; packages come from a
+directory. The provider waits ten seconds or more for many resources: these waits are the largest part of Terraform's time here, and
+do not measure Amazon's speed. The database exists before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ with resolute.core.init() as core:
     print("step 1: reported", flush=True)
     core.train.report_validation_metrics(1, {"loss": 1.0})
 """
-"""Its log says when the first step is done."""
+"""Its log contains the time of the first step."""
 
 NEEDS = (
     (can_boot, "root, `ip` and network namespaces"),
@@ -62,7 +62,7 @@ def _up(world: AwsWorld, made: Mapping[str, Any], began: float) -> Iterator[Row]
 
 
 def terraform_run(lines: Sequence[str]) -> tuple[float, float, int]:
-    """Seconds since the epoch at which an apply began its first resource and ended its last, and the number of these."""
+    """Seconds since the epoch at which an apply began its first and ended its last resource, and the number of resources."""
     events = [json.loads(line) for line in lines if line.startswith("{")]
     began = [_seconds(each["@timestamp"]) for each in events if each.get("type") == "apply_start"]
     ended = [_seconds(each["@timestamp"]) for each in events if each.get("type") == "apply_complete"]
@@ -87,11 +87,11 @@ def _first_step(world: AwsWorld, made: Mapping[str, Any]) -> Iterator[Row]:
 
 
 STAGES = {"to the queue": " waits for ", "to a machine that has joined": " placed on ", "to the first step": "step 1: "}
-"""Of the start of a trial, by what its log says at their ends."""
+"""Stages of a trial's start, by the log line at the end of each."""
 
 
 def first_steps(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds since the epoch at which each stage ended. Raises `ValueError` where the log does not say so."""
+    """Seconds since the epoch at which each stage ended. Raises `ValueError` if the log lacks a line."""
     found: dict[str, float] = {}
     for stage, text in STAGES.items():
         told = [_seconds(line["timestamp"]) for line in lines if text in line["message"]]

@@ -1,7 +1,7 @@
-"""A container's start through the agent's runtime, from the order to the task's first line, beside `docker run`.
+"""A container's start through the agent's runtime, from the order to the task's first line, compared with `docker run`.
 
-Both start the same command in the same image on the same engine, in turn. The runtime's start includes what `docker run` does
-not do: the run directory, lease and record on disk, our package mounted, a first process that collects children.
+Both start the same command in the same image on the same engine, in turn. The runtime's start also includes the run directory, the
+lease and the record on disk, the mount of our package, and an init process that reaps children.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> list[Row]:
         rows = []
         for network in ("host", "bridge"):
             with _ours(engine, Path(directory) / network, network) as start:
-                start()  # what is done once by an agent is not part of each start
+                start()  # An agent does this once, so that it is not part of each start.
                 _docker_run(engine, network)
                 pairs = [(start(), _docker_run(engine, network)) for _ in range(ROUNDS)]
             own, peer = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -68,7 +68,7 @@ def _docker_run(engine: DockerEngine, network: str) -> float:
 
 @contextmanager
 def _ours(engine: DockerEngine, directory: Path, network: str) -> Iterator[Callable[[], float]]:
-    """A function that starts one container through the runtime and says how long its first line took, in seconds."""
+    """A function that starts one container through the runtime and returns the seconds until its first line."""
     numbers = itertools.count()
     with asyncio.Runner() as runner:
         runtime = runner.run(DockerRuntime.open(directory, Engine(engine.host)))

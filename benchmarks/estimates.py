@@ -1,9 +1,9 @@
-"""Do jobs start inside the range that was told them? The twin on the job trace, asked at arrivals after day 10.
+"""Coverage of estimated start ranges: the twin on the job trace, with estimates at arrivals after day 10.
 
-The trace is played with room for everything, where jobs wait for boots, and with maxima of machines that bind for half of
-the time and nearly always, where they wait for others to end. Of those that wait, each with a probability of `SHARE`, drawn
-from the seed and its id before anything is known of it, is told its start right after the decision that let it wait, as
-`det job explain` would; then the play continues, and its true start is compared.
+The trace is simulated without a shortage, where jobs wait for boots, and with maximum numbers of machines that bind for half of the
+time and nearly always, where jobs wait for others to end. For each pending job, with a probability of `SHARE` (drawn from the seed
+and the job's id alone), the benchmark computes the estimate of `det job explain` right after the decision that left the job
+pending. Then the simulation continues, and the benchmark compares the true start.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ FIRST_DAY, LAST_DAY = 10, 20
 SEED = 0
 SHARE = 1.0 / 6.0
 MACHINES = (4_000, 100, 80)
-"""At most so many: never a shortage, one for half of the time, and one nearly always."""
+"""Maximum numbers of machines: without a shortage, with one for half of the time, and with one nearly always."""
 LEAST_BOOT_S, MEAN_BOOT_S = 140.0, 180.0
-"""No boot is shorter, and what it takes beyond is exponentially distributed. If all took as long as each other, what waits for a
-boot alone would nearly always start inside its range, whatever the range."""
+"""Minimum of a boot; the remainder is exponentially distributed. With equal boots, a job that waits for a boot alone would nearly
+always start inside its range, whatever the range."""
 LEAST_WIDTH_S = 60.0
 
 
 class _Boots(TracedMarket):
-    """Every machine is given, and boots in a time of its own."""
+    """Grants every request; each machine has a random boot time."""
 
     def __init__(self, offers: Iterable[Offer]) -> None:
         super().__init__(offers, (), boot_s=MEAN_BOOT_S, seed=SEED)
@@ -57,12 +57,12 @@ class _Boots(TracedMarket):
 
 @dataclass(slots=True)
 class Oracle:
-    """Decides as production does, and tells some of those that wait when they will start."""
+    """Makes the decisions of production, and estimates the starts of some pending jobs."""
 
     first_s: float
     run_times: RunTimes = field(default_factory=RunTimes)
     told: dict[str, tuple[float, Estimate]] = field(default_factory=dict)
-    """By job: when it was told, and what."""
+    """By job: the time of the estimate, and the estimate."""
     costs_s: list[float] = field(default_factory=list)
     """Processor time of each estimate."""
     _seen: set[AllocationId] = field(default_factory=set)
@@ -76,7 +76,7 @@ class Oracle:
             self._seen.update(each.id for each in new)
             chosen = [each for each in new if Random(f"{SEED}/{each.job_id}").random() < SHARE]
             if chosen:
-                # The launches of this decision are on their way already.
+                # The launches of this decision are requested already.
                 later = pool_after(pool, decision)
                 for each in chosen:
                     self.told[each.job_id] = (now_s, self._tell(later, each.id))
@@ -93,7 +93,7 @@ class Oracle:
 
 
 def pool_after(pool: VirtualPool, decision: Decision) -> VirtualPool:
-    """A copy in which what was decided has been asked for."""
+    """A copy of the pool in which the decided launches are requested."""
     copy = pool.copy()
     for id_ in copy.apply_launches(decision.launches):
         copy.launched(id_)

@@ -1,7 +1,7 @@
-"""From the last act of a trial's program to the moment at which its slot is free, beside that program's own end.
+"""Time from the last instruction of a trial's program until its slot is free, compared with the exit of that program alone.
 
-Agent idle and connected, process runtime. The program writes the time of the clock and ends; the slot is free at the end of its
-allocation, as the master tells it. In between its last line is shipped and stored: whether to retry may depend on it.
+The agent is idle and connected, with the process runtime. The program writes the time and exits. The slot is free at the end of the
+allocation that the master reports. In between, the agent ships the last line of the log, on which a retry may depend.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUNS = 50
 WARM_UP = 3
 PROGRAM = [sys.executable, "-S", "-E", "-c", "import os, time; os.write(1, b'%d\\n' % time.time_ns()); os._exit(0)"]
 TARGET_MS = 30.0
-"""Promised for an idle machine, half of the times."""
+"""Promised median on an idle machine."""
 
 
 def main() -> list[Row]:
@@ -50,7 +50,7 @@ def _bare_ms() -> float:
 
 def _freed_ms(client: Client) -> float:
     answer = client.send("POST", "/api/v1/experiments", experiment(PROGRAM))
-    trial = int(json.loads(answer)["experiment"]["id"])  # it has one trial, and both are counted from the same start
+    trial = int(json.loads(answer)["experiment"]["id"])  # The experiment has one trial, so that both ids are equal.
     time.sleep(SETTLE_S)
     until_over(client, trial)
     said = next(int(line) for line in client.lines(trial) if line.strip().isdigit())

@@ -1,9 +1,9 @@
-"""How long the first page of a search takes among many experiments: filtered by a hyperparameter, sorted by a metric.
+"""Latency of the first page of an experiment search with many experiments: filtered by a hyperparameter, sorted by a metric.
 
     python -m benchmarks.filtered [--experiments 100000] [--database sqlite|postgres]
 
-Each experiment has ended, with one trial that has reported two validations. A page has a hundred rows. The filter leaves a tenth,
-or a half. Beside it, the downsampled series of a trial of a million reports, as a chart asks for it.
+Each experiment has ended, with one trial that has reported two validations. A page has a hundred rows. The filter matches a tenth
+or a half of the experiments. The benchmark also reads the downsampled series of a trial with a million reports, as a chart does.
 """
 
 from __future__ import annotations

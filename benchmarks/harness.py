@@ -1,8 +1,9 @@
-"""What the harness costs a training loop: reporting every 100 steps and asking for preemption at every step, beside the plain loop.
+"""Overhead of the harness in a training loop: a report every 100 steps and a preemption check at every step, compared with a plain
+loop.
 
-A real trial under a real master makes steps of either kind in turn, of 5 ms of computation in Python, which holds the interpreter's
-lock, so that what the harness's threads do is seen as well. The result is the median over blocks of 100 steps of each. What the
-threads compute while a plain step runs delays that one: the second row counts all that they compute for the managed steps.
+A real trial under a real master runs steps of either kind in turn. A step computes for 5 ms in Python and holds the interpreter's
+lock, so that the step's time includes the work of the harness's threads. The result is the median over blocks of 100 steps. Work of
+the threads during a plain step delays that step: the second row contains all processor time of the threads for the managed steps.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The trial of `benchmarks.harness`: `harness_trial.py BLOCKS`, run by the cluster. Prints what each block took, a line of JSON
-each."""
+"""The trial of `benchmarks.harness`: `harness_trial.py BLOCKS`, run by the cluster. Prints the times of each block as a line of
+JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from statistics import median
 from resolute import core
 
 BLOCK = 100
-"""Steps of either kind."""
+"""Steps of each kind in a block."""
 STEP_S = 0.005
 
 
 @dataclass
 class Taken:
-    """Seconds that a block's steps have taken, that its own thread has computed, and that all other threads have computed."""
+    """Elapsed seconds of a block's steps, and processor seconds of its own thread and of all other threads."""
 
     plain_s: float = 0.0
     managed_s: float = 0.0
@@ -40,7 +40,7 @@ def main(blocks: int) -> None:
 
 
 def timed_block(context: core.Context, rounds: int, first: int) -> Taken:
-    """One step of either kind after the other, each kind as often the first of the two, and as often after a report."""
+    """Alternates steps of both kinds. Each kind comes first equally often, and follows a report equally often."""
     taken = Taken()
     all_threads, own_thread = time.process_time(), time.thread_time()
     for number in range(first, first + BLOCK):
@@ -63,7 +63,7 @@ def timed_block(context: core.Context, rounds: int, first: int) -> Taken:
 
 
 def calibrated() -> int:
-    """How many rounds of work take one step: by the median of a second of attempts, the first being slower than all later ones."""
+    """Number of rounds of work in one step: the median over a second of attempts, because the first ones are slower."""
     attempts = [_timed_work(20_000) for _ in range(int(1.0 / STEP_S))]
     return max(1, int(20_000 * STEP_S / median(attempts)))
 
