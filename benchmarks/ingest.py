@@ -1,13 +1,13 @@
-"""How fast reports and log lines get into PostgreSQL, beside what the database takes at all.
+"""Rates at which reports and log lines are stored in PostgreSQL, compared with the rate of the database alone.
 
     python -m benchmarks.ingest [--rounds 5] [--requests 60]
 
-- our batch path, 500 reports a request, beside a raw COPY of batches of 500 into the same table;
-- log lines by the contract's path, 500 a request, beside the same;
-- the contract's path for metrics, one report a request, beside a bare aiohttp handler with group commit.
+- our batch path with 500 reports per request, compared with COPY of batches of 500 into the same table;
+- log lines by the contract's path, 500 per request, compared with the same;
+- the contract's path for metrics, one report per request, compared with a bare aiohttp handler with group commit.
 
-The master is the real one in a process of its own, the server a private PostgreSQL with its default settings, the client a
-process that sends requests made before. All are run in turn, several rounds.
+The real master runs in its own process, with a private PostgreSQL server with default settings. The client is a process that sends
+prepared requests. The subjects run in turn, in several rounds.
 
 """
 
@@ -41,16 +41,16 @@ from resolute_master.seal.cluster_secrets import SEAL
 from support.postgres import PostgresServer, postgres_server
 
 SEALING_KEY = Key.new()
-"""Of the master that is measured."""
+"""Configuration of the measured master."""
 BATCH = 500
 BATCH_CONNECTIONS = 4
-"""Tasks that send batches at once."""
+"""Tasks that send batches concurrently."""
 TRIALS = 8
-"""That report one by one."""
+"""Tasks that send one report per request."""
 SINGLE_CONNECTIONS = 16 * TRIALS
-"""Requests of one report each that are open at once."""
+"""Concurrent requests of one report each."""
 COPIED_TRIAL = 1_000_000
-"""A trial that no experiment has: its rows are the raw COPY's."""
+"""An id that no trial has, for the rows of COPY."""
 
 METRICS = {"loss": 0.693147180559, "accuracy": 0.5, "learning_rate": 0.001, "gradient_norm": 1.25}
 LINE = "step {}: a line of some eighty characters as training code writes them, loss 0.693147"
@@ -58,7 +58,7 @@ LINE = "step {}: a line of some eighty characters as training code writes them, 
 
 @dataclass(frozen=True, slots=True)
 class _Reporter:
-    """A trial whose first run exists, and what proves to be it."""
+    """A trial whose first run exists, and its token."""
 
     id: int
     task: str
@@ -75,7 +75,7 @@ class _Reporter:
 
 
 class Bench:
-    """One master on one database, with trials to report for; every round takes steps and lines that are new."""
+    """One master on one database, with trials for the reports. Every round uses new steps and lines."""
 
     def __init__(self, directory: Path, server: PostgresServer, running: Cluster, url: str, requests: int) -> None:
         self._directory = directory
@@ -88,29 +88,29 @@ class Bench:
         self._trials = [_Reporter.of(client, server, database) for _ in range(TRIALS)]
         client.close()
         self.server_cpu_s = 0.0
-        """Processor time of the server, for each row of the last run."""
+        """Processor time of the server per row of the last run."""
 
     # -- ours ----------------------------------------------------------------------------------------------------
 
     def batches(self) -> float:
-        """Reports a second by our batch path, of one trial."""
+        """Reports per second by our batch path, of one trial."""
         trial = self._trials[0]
         path = f"/api/v1/trials/{trial.id}/metrics/batch"
         requests = [_request(path, trial, self._batch(trial)) for _ in range(self._requests)]
         return self._sent(requests, BATCH_CONNECTIONS, BATCH)
 
     def lines(self) -> float:
-        """Log lines a second by the contract's path, of one trial."""
+        """Log lines per second by the contract's path, of one trial."""
         trial = self._trials[0]
         requests = [_request("/task-logs", trial, self._lines(trial)) for _ in range(self._requests)]
         return self._sent(requests, BATCH_CONNECTIONS, BATCH)
 
     def singles(self) -> float:
-        """Reports a second by the contract's path, of all trials."""
+        """Reports per second by the contract's path, of all trials."""
         return self._sent(self._single_requests(), SINGLE_CONNECTIONS, 1)
 
     def bare(self, pid: int, port: int) -> float:
-        """Reports a second that the bare handler takes."""
+        """Reports per second that the bare handler stores."""
         return self._sent(self._single_requests(), SINGLE_CONNECTIONS, 1, pid, port)
 
     def _single_requests(self) -> list[bytes]:
@@ -149,7 +149,7 @@ class Bench:
     def _sent(
         self, requests: list[bytes], connections: int, rows: int, pid: int | None = None, port: int | None = None
     ) -> float:
-        """Rows a second; to the master when nobody else is named."""
+        """Rows per second; to the master unless another receiver is given."""
         assert self._cluster.master is not None
         server = psutil.Process(pid or self._cluster.master.pid)
         before = sum(server.cpu_times()[:2])
@@ -170,7 +170,7 @@ class Bench:
     # -- the database alone --------------------------------------------------------------------------------------
 
     def copied(self, table: str) -> float:
-        """Rows a second by COPY, each batch its own transaction, made before the clock starts."""
+        """Rows per second by COPY, with one transaction per batch. The batches are prepared before the measurement."""
         return asyncio.run(self._copied(table))
 
     async def _copied(self, table: str) -> float:
@@ -215,7 +215,7 @@ _LOG_ROW = (
 
 
 def _wait_for_run(client: Client, trial: int) -> int:
-    """The trial's first run exists as soon as it waits for slots."""
+    """The trial's first run, which exists as soon as the trial requests slots."""
     for _ in range(200):
         for task in client.get(f"/api/v1/trials/{trial}")["trial"].get("taskIds", ()):
             if client.get(f"/api/v1/tasks/{task}")["task"]["allocations"]:
@@ -225,7 +225,7 @@ def _wait_for_run(client: Client, trial: int) -> int:
 
 
 def _task_token(server: PostgresServer, database: str, allocation: str) -> str:
-    """What the master would have given the task of this allocation: signed with the key that it keeps, sealed."""
+    """The token that the master would give the task of this allocation, signed with the master's stored key."""
 
     def setting(name: str) -> Any:
         return json.loads(server.execute(f"SELECT value FROM settings WHERE name = '{name}'", database))
@@ -238,7 +238,7 @@ def _task_token(server: PostgresServer, database: str, allocation: str) -> str:
 
 @contextmanager
 def _bare_handler(url: str) -> Iterator[tuple[int, int]]:
-    """Its process and its port."""
+    """Starts the bare handler, and returns its process and port."""
     command = [sys.executable, "-m", "benchmarks.ingest_bare", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -249,7 +249,7 @@ def _bare_handler(url: str) -> Iterator[tuple[int, int]]:
 
 
 def measure(rounds: int, requests: int) -> list[Row]:
-    """In turn, so that a machine whose speed drifts is fair to all; the first round only warms up."""
+    """Runs the subjects in turn, so that a drift of the machine's speed affects all equally. The first round is a warm-up."""
     found: dict[str, list[float]] = {}
     cpu: dict[str, list[float]] = {}
     with ExitStack() as stack:

@@ -1,9 +1,9 @@
-"""A bare handler with group commit: what a server has to do at the very least to store one report a request.
+"""A bare handler with group commit: the minimal work of a server that stores one report per request.
 
     python -m benchmarks.ingest_bare DATABASE_URL
 
-It parses the JSON, gathers what arrives while the last transaction is written, and answers when its own is durable: no
-tokens, no rules, no keys checked. Its rows go into the master's own table, with its indexes. Prints its port.
+It parses the JSON, collects reports while the previous transaction is written, and answers when their own transaction is durable.
+It checks no tokens, rules or keys. It writes to the master's table, with its indexes. Prints its port.
 """
 
 from __future__ import annotations

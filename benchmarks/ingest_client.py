@@ -1,8 +1,8 @@
-"""Sends requests that were made before, over connections that stay open: as little work beside the server as can be.
+"""Sends prepared requests over persistent connections, with little processor time of its own.
 
     python -m benchmarks.ingest_client PORT CONNECTIONS FILE
 
-FILE holds the requests, each after its length (8 bytes). Prints the seconds from the first byte sent to the last answer read.
+FILE contains the requests, each after its length (8 bytes). Prints the seconds from the first byte sent to the last response read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class Sender(asyncio.Protocol):
-    """One request after the other, until none is left. Every answer must be 200 with a length."""
+    """Sends the requests sequentially. Every response must have status 200 and a length."""
 
     def __init__(self, waiting: deque[bytes], done: asyncio.Future[None]) -> None:
         self._waiting = waiting
@@ -53,7 +53,7 @@ class Sender(asyncio.Protocol):
 
 
 async def send(port: int, connections: int, requests: list[bytes]) -> float:
-    """Seconds until all are answered."""
+    """Seconds until all requests are answered."""
     loop = asyncio.get_running_loop()
     waiting = deque(requests)
     senders: list[tuple[Sender, asyncio.Future[None]]] = []

@@ -1,11 +1,11 @@
-"""One master under load: 1,000 agents over real links, 10,000 live jobs, tasks that start, report, end and are replaced.
+"""One master under load: 1,000 agents over real links, 10,000 live jobs, and tasks that start, report, end and are replaced.
 
     python -m benchmarks.load [--agents 1000] [--slots 8] [--jobs 10000] [--task-s 400] [--report-s 60] [--seconds 60]
                               [--database sqlite|postgres] [--seed 1] [--keep DIRECTORY]
 
-In turn: all agents join a master that starts with the jobs; steady work; the master is killed and started again; all agents
-vanish at once and are replaced; a burst of submissions. For each it is said how long the engine's cycles took, where the
-event loop stood still, and how much memory the master had. The master is one process, the agents, tasks and users another.
+The phases: all agents join a master that starts with the jobs; steady load; the master is killed and restarted; all agents vanish
+at once and are replaced; a burst of submissions. For each phase the benchmark reports the duration of the engine's cycles, the
+stalls of the event loop, and the memory of the master. The master is one process; another process runs the agents, tasks and users.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ checkpoint_storage: {type: shared_fs, host_path: /var/tmp/resolute-load}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the master has to bear."""
+    """The load on the master."""
 
     agents: int = 1000
     slots: int = 8
@@ -96,7 +96,7 @@ STALLS = "resolute_event_loop_stalls_total"
 
 
 class Cluster:
-    """A directory with a master and its clients, both of which may be killed and started again."""
+    """A directory with a master and its clients. Both may be killed and restarted."""
 
     def __init__(self, load: Load, directory: Path, database: Mapping[str, object]) -> None:
         self.load = load
@@ -122,7 +122,7 @@ class Cluster:
     # -- processes ---------------------------------------------------------------------------------------------
 
     def start_master(self) -> float:
-        """Answers how long it took until it served."""
+        """Starts the master, and returns the seconds until it serves."""
         begun = time.monotonic()
         with (self.directory / "master.log").open("ab") as log:
             command = [sys.executable, "-m", "benchmarks.load_master", str(self.config_file), str(self.meter_file)]
@@ -171,7 +171,7 @@ class Cluster:
     # -- what is seen ------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """What the clients count; empty before their first word."""
+        """Counts of the clients; empty before their first report."""
         if self._clients is not None and self._clients.poll() is not None:
             raise SystemExit(f"the clients ended: {(self.directory / 'clients.log').read_text()[-3000:]}")
         try:
@@ -191,14 +191,14 @@ class Cluster:
         return time.monotonic() - begun
 
     def until_all_run(self) -> float:
-        """Until nearly every slot has its task: some end meanwhile."""
+        """Waits until nearly every slot has a task, because tasks end meanwhile."""
         begun = time.monotonic()
         wanted = 0.97 * min(self.load.jobs, self.load.agents * self.load.slots)
         _until("the slots are full", lambda: self.status().get("tasks", 0) >= wanted)
         return time.monotonic() - begun
 
     def exported(self) -> dict[str, float]:
-        """What the master itself exports, without labels; empty while it is away."""
+        """The master's exported metrics without labels; empty while it is down."""
         try:
             headers = {"Authorization": f"Bearer {self._token()}"}
             text = httpx.get(f"{self.url}/metrics", headers=headers, timeout=60).raise_for_status().text
@@ -221,7 +221,7 @@ class Cluster:
 
 
 async def fill(config_file: Path, jobs: int, text: str = EXPERIMENT) -> float:
-    """Store as many active experiments as the API would, by the engine's own commands; answers how long it took. `text` is their
+    """Stores active experiments with the engine's commands, as the API does, and returns the seconds. `text` is their
     configuration."""
     config = load_master_config(config_file, {}, {})
     clock, ids = SystemClock(), SystemIds()
@@ -239,7 +239,7 @@ async def fill(config_file: Path, jobs: int, text: str = EXPERIMENT) -> float:
 
     async def submit(seed: int) -> None:
         async with permits:
-            # A configuration of its own, as if it had come over the network.
+            # Each has its own copy of the configuration, as after a request.
             await engine.submit(_creation(owner, json.loads(json.dumps(parsed)), seed))
 
     await asyncio.gather(*(submit(seed) for seed in range(jobs)))
@@ -270,7 +270,7 @@ def _creation(owner: UserId, config: dict[str, Any], seed: int) -> CreateExperim
 
 
 class Campaign:
-    """The phases in turn."""
+    """Runs the phases in turn."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -283,7 +283,7 @@ class Campaign:
         said = work()
         ended, text = time.monotonic(), log.read_text()[size:]
         after = self._cluster.exported().get(STALLS, 0.0)
-        stalls = int(after - before if after >= before else after)  # it begins anew with the process
+        stalls = int(after - before if after >= before else after)  # The counter starts at zero with each process.
         found = Phase.of(name, self._cluster.meter(begun, ended), said, stalls, text)
         self.phases[name] = found
         print(f"{found.text()}\n  {said}\n", flush=True)
@@ -371,7 +371,7 @@ def measure(load: Load, directory: Path, wanted: set[str]) -> dict[str, Phase]:
 
 
 def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
-    """Of steady work with targets; of the rest how long the longest stall and the slowest cycles were."""
+    """Rows of the steady phase with targets; of the other phases the longest stall and the slowest cycles."""
     steady = phases["steady"]
     memory = max(max(phase.memory_mib) for phase in phases.values())
     found = [
@@ -411,7 +411,7 @@ def rows(load: Load, phases: dict[str, Phase]) -> list[Row]:
 
 
 def _stalls(steady: Phase) -> list[Row]:
-    """The longest of all, of those that are not for want of a processor for the loop, and of those that the master computed."""
+    """The longest stall of all, of those in which the loop's thread had a processor, and of those in which the master computed."""
     longest = 1e3 * max((stall.late_s for stall in steady.stalls), default=0.0)
     ours = [1e3 * (stall.late_s - stall.waited_s) for stall in steady.stalls if not stall.starved]
     computed = [1e3 * stall.computed_s for stall in steady.stalls if stall.computed]
@@ -435,7 +435,7 @@ def _stalls(steady: Phase) -> list[Row]:
 
 
 def _at_most(name: str, longest_ms: float, notes: str) -> Row:
-    """The longest of some stalls, beside what a stall may last."""
+    """The longest of some stalls, compared with the limit of a stall."""
     target = Target(at_most=1e3 * STALL_S)
     return Row(
         name=name, subject=Spread.one(longest_ms, "ms"), result=longest_ms, unit="ms", target=target, notes=notes

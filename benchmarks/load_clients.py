@@ -1,11 +1,11 @@
-"""Everything around a master under load, in one process: agents with their tasks, and users who submit.
+"""The clients of a master under load, in one process: agents with their tasks, and submitting users.
 
     python -m benchmarks.load_clients '<Clients as JSON>'
 
-Each agent is the real one over a WebSocket of its own, with the scripted runtime: its containers are coroutines that do what a
-harness does over HTTP (report metrics, hold a poll for preemption), print lines, and end. For each trial that ends another
-experiment is submitted, so that the number of jobs stays. Once a second somebody looks at one of the lists of everything, and
-`status_file` tells what was seen.
+Each agent is the real one with its own WebSocket and the scripted runtime: its containers are coroutines that call the master as a
+harness does (report metrics, hold a poll for preemption), print lines, and end. For each trial that ends another experiment is
+submitted, so that the number of jobs is constant. Once per second a client reads one of the complete lists, and `status_file`
+contains the counts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from resolute_master.garbage import collecting, survivors_set_aside
 
 RETRY_S = 1.0
 LONGEST_RETRY_S = 16.0
-"""What was not answered is asked again after twice as long each time, as programs on ten thousand machines should."""
+"""Clients retry unanswered requests with exponential backoff."""
 
 REQUEST_S = 30.0
 SUBMITTERS = 16
 
 BEHIND = 10
-"""So much less eager than the master are the clients for a processor, as `nice` counts."""
+"""Niceness of the clients: the master has priority for a processor."""
 
 LISTS = (
     "/api/v1/experiments",
@@ -55,12 +55,12 @@ LISTS = (
     "/metrics",
 )
 LIST_EVERY_S = 1.0
-"""Somebody looks at another list of everything so often."""
+"""Interval between reads of the complete lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """`task_s` is the mean length of a task, drawn between a half and one and a half of it."""
+    """`task_s` is the mean length of a task; lengths are uniform between 0.5 and 1.5 of it."""
 
     url: str
     token: str
@@ -77,7 +77,7 @@ class Clients:
 
 
 class World:
-    """The clients of one master, which may go away and come back."""
+    """The clients of one master, which may be down for a while."""
 
     def __init__(self, given: Clients, http: aiohttp.ClientSession) -> None:
         self.given = given
@@ -146,7 +146,8 @@ class World:
         return 0
 
     def _length_s(self) -> float:
-        """The first wave is met on its way, so that ends come evenly from the beginning."""
+        """The remaining time of a task. Tasks of the first wave have run already, so that ends are evenly distributed from the
+        start."""
         whole = self.given.task_s * self._rng.uniform(0.5, 1.5)
         return whole * self._rng.random() if self._started < self.given.agents * self.given.slots else whole
 
@@ -197,7 +198,7 @@ class World:
     async def _ask(
         self, method: str, path: str, headers: dict[str, str], body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Until it is answered: a master that is away comes back. What is refused is counted and not repeated."""
+        """Repeats a request until the master answers. A refused request is counted and not repeated."""
         pause_s = RETRY_S
         while True:
             try:
@@ -234,7 +235,7 @@ async def serve(given: Clients) -> None:
 
 
 def step_back() -> None:
-    """Let master and database have a processor first: a thousand agents have machines of their own, and here they have none."""
+    """Gives the master and the database priority: in reality a thousand agents run on their own machines."""
     policy = os.sched_getscheduler(0)
     priority = os.sched_getparam(0).sched_priority
     if policy in (os.SCHED_RR, os.SCHED_FIFO) and priority > 1:
@@ -250,6 +251,6 @@ def start_arguments(given: Clients) -> list[str]:
 
 if __name__ == "__main__":
     step_back()
-    # Else all agents stand still for a second at once, and come back at once, as machines never do.
+    # Otherwise all agents would pause and reconnect at the same moment, unlike real machines.
     with survivors_set_aside():
         asyncio.run(serve(Clients(**json.loads(sys.argv[1]))))

@@ -2,9 +2,9 @@
 
     python -m benchmarks.load_master CONFIG_FILE METER_FILE
 
-The meter writes one line of JSON for each cycle of the engine, each late tick of the event loop, each full garbage collection,
-and a few times a second the memory. Times are those of CLOCK_MONOTONIC, so that another process can say which belong to what it
-did. What ran while the loop stood still is told by the master's own log.
+The meter writes one line of JSON for each cycle of the engine, for each late tick of the event loop, for each full garbage
+collection, and a few times per second for the memory. Times are those of CLOCK_MONOTONIC, so that another process can relate them
+to its phases. The master's log contains the stack of a stall.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from resolute_master.engine.engine import CycleTimes, Engine
 from resolute_master.observability.run_queue import RunQueue
 
 TICK_S = 0.005
-"""The event loop is asked so often whether it still goes round."""
+"""Interval of the ticks that measure the latency of the event loop."""
 LATE_S = 0.025
-"""A tick that is later than this is written down."""
+"""A tick with a larger delay is recorded."""
 MEMORY_S = 0.25
 
 
 class Meter:
-    """Collects in memory; a thread writes once in a while."""
+    """Collects records in memory; a thread writes them periodically."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class Meter:
         self._ticking: asyncio.Task[None] | None = None
 
     def watch(self, engine: Engine) -> None:
-        """From the start of the engine on, in its event loop."""
+        """Starts with the engine, in its event loop."""
         self._engine = engine
         engine.on_cycle(self._cycled)
         self._ticking = asyncio.create_task(self._tick())
@@ -58,8 +58,8 @@ class Meter:
         )
 
     async def _tick(self) -> None:
-        """A stall is how much later than asked the loop came back; what of it the process computed is in `computed_s`, and of
-        that this thread in `own_s`; how long this thread was ready and had no processor is in `waited_s`."""
+        """A stall is the delay of a tick. `computed_s` is the processor time of the process during the stall, and `own_s` that of
+        this thread; `waited_s` is the time that this thread was runnable without a processor."""
         queue = RunQueue()
         while True:
             self._ticked, before, before_all = time.monotonic(), time.thread_time(), time.process_time()
@@ -106,6 +106,6 @@ def _measured(meter: Meter) -> type[Engine]:
 if __name__ == "__main__":
     the_meter = Meter(Path(sys.argv[2]))
     the_meter.start()
-    # The composition root makes the engine by this name; everything else is as in production.
+    # The composition root creates the engine by this name; everything else equals production.
     setattr(app, "Engine", _measured(the_meter))  # noqa: B010 - it is not part of the module's interface
     sys.exit(main.main(["--config-file", sys.argv[1]]))

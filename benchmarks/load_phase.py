@@ -1,4 +1,4 @@
-"""What the meter inside of a loaded master saw in a phase of the benchmark: its cycles, and where its event loop stood still."""
+"""Measurements of one phase from the meter in a loaded master: its cycles, and the stalls of its event loop."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ FRAME_IN_LOG = re.compile(r'File "[^"]*?(\w+)\.py", line (\d+), in (\w+)')
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Stall:
-    """How late a tick of the event loop was, and of that: what the process computed, and how long it had no processor."""
+    """The delay of a tick of the event loop, and its parts: processor time of the process, and time without a processor."""
 
     late_s: float
     computed_s: float
-    """By all threads: another one holds the loop up as long as it holds the interpreter."""
+    """By all threads: another thread blocks the loop while it holds the interpreter's lock."""
     own_s: float
-    """By the loop's own thread."""
+    """By the loop's thread."""
     waited_s: float
-    """This thread was ready so long and had no processor."""
+    """Time that this thread was runnable without a processor."""
 
     @property
     def starved(self) -> bool:
-        """It would have been none on a machine with a processor for it: what is left is no stall."""
+        """With a free processor this would not be a stall: the remaining delay is below the limit."""
         return self.late_s - self.waited_s <= STALL_S
 
     @property
     def computed(self) -> bool:
-        """The master computed for so long and the loop's thread had its processor. In what is neither this nor starved, another
-        thread had the interpreter and no processor."""
+        """The master computed for the time of a stall while the loop's thread had a processor. In a stall that is neither this nor
+        starved, another thread held the interpreter's lock without a processor."""
         return self.computed_s > STALL_S and not self.starved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What the meter saw between two moments."""
+    """Measurements between two times."""
 
     name: str
     seconds: float
     cycles_ms: tuple[float, ...]
     commits_ms: tuple[float, ...]
     busy_ms: tuple[float, ...]
-    """Of each cycle the part in which the event loop does nothing else."""
+    """The part of each cycle that blocks the event loop."""
     commands: int
     stalls: tuple[Stall, ...]
     """Late ticks of more than `STALL_S`."""
     collections_ms: tuple[float, ...]
     """Full garbage collections."""
     said: str
-    """What the phase itself has to tell."""
+    """The phase's own result."""
     exported_stalls: int
-    """As the master counted them."""
+    """Stalls in the master's own count."""
     log: str
     """What the master's log says of them."""
     memory_mib: tuple[float, ...]

@@ -1,11 +1,11 @@
-"""What pages weigh, how soon an open page shows what happens, and what many open tabs cost the master.
+"""Transferred bytes of pages, latency of updates on an open page, and the master's cost of many open tabs.
 
     python -m benchmarks.pages [--tabs 200] [--seconds 60] [--database sqlite|postgres]
 
-A cluster with trials that report ten times a second. Bytes are those of a browser with an empty cache. How soon: from the moment
-before the request that changes something until the page in a browser shows it, by the clock of this machine. A tab of the many is
-what the page's scripts do: it listens to the stream of its page, and reads its page, and the curves where it has some, after each
-signal; a tenth looks at the list, the others at trials. Their own work is done by another process than the master, whose processor
+The trials of the cluster report ten times per second. Bytes are those of a browser with an empty cache. The latency of an update is
+the time from the request that changes something until the page in a browser shows the change. One of many tabs performs the calls
+of the page's scripts: it listens to the stream of its page, and after each signal it reads its page, and the curves if the page has
+some. A tenth of the tabs shows the list, the others show trials. The tabs run in another process than the master, whose processor
 time and memory are read from the system. Memory must not grow from the first to the second half of the time.
 """
 
@@ -54,7 +54,7 @@ def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Name
 
 
 def _trial(client: Client, number: int) -> dict[str, int]:
-    """Of an experiment whose training runs elsewhere and reports here: no agent takes part."""
+    """A trial of an unmanaged experiment, which needs no agent."""
     body = json.loads(experiment(["true"], name=f"pages-{number}"))
     made = client.post("/api/v1/experiments", {**body, "unmanaged": True})["experiment"]["id"]
     task = client.post("/api/v1/trials", {"experimentId": made, "hparams": {"lr": 0.1}, "unmanaged": True})["trial"]
@@ -128,7 +128,7 @@ def _bytes(person: BrowserContext, name: str, path: str) -> Row:
 
 
 def _large_chart(person: BrowserContext, path: str) -> Row:
-    """The page's own script draws a hundred lines of a thousand points, and draws them again for each other setting."""
+    """The page's script draws a hundred lines of a thousand points, and draws them again for each setting."""
     steps = list(range(POINTS_OF_A_LINE))
     lines = [
         {"label": str(n), "best": n == 0, "place": None, "step": steps, "time": steps, "epoch": [None] * len(steps),
@@ -165,7 +165,7 @@ def _large_chart(person: BrowserContext, path: str) -> Row:
 
 
 def _shown(tab: Page, name: str, at_most: float, change: Callable[[int], None]) -> Row:
-    """`change` makes the n-th change and returns when the page shows it."""
+    """`change` performs the n-th change, and returns when the page shows it."""
     taken = []
     for number in range(TIMES):
         begun = time.perf_counter()
@@ -254,7 +254,7 @@ def _processor(process: psutil.Process) -> float:
 
 
 async def _look(session: aiohttp.ClientSession, path: str, opened: _Opened) -> None:
-    """What the scripts of a page do."""
+    """The calls of a page's scripts."""
     topics = "experiments" if path.endswith("/experiments") else "trial:" + path.rpartition("/")[2]
     await _read(session, path, opened)
     async with session.get(f"/det/events?topics={topics}", timeout=aiohttp.ClientTimeout(total=None)) as stream:

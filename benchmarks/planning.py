@@ -1,9 +1,10 @@
-"""Processor time of one scaling decision for a large elastic pool, beside first fit on one size and the sort that any order needs.
+"""Processor time of one scaling decision for a large elastic pool, compared with first fit on one size and with a sort of the
+gangs.
 
-2,000 gangs wait, 300 offers may be asked (types of 1 to 16 slots in several zones on both markets, each with its belief), and
-1,000 machines are there, partly busy, or coming. Measured where everything can be bought, where the room is short, where
-every offer has been refused, and how long the answer to a refusal and to a notice takes. What was bought is compared in cost
-with the cheapest slot for every slot, and with first fit on each single size.
+2,000 gangs wait, 300 offers are available (types of 1 to 16 slots in several zones on both markets, each with its record of
+refusals), and 1,000 machines are busy, partly busy or starting. The situations: every gang can be bought for, the maximum is near,
+every offer has been refused, and the response to a refusal and to a notice. The cost of the purchase is compared with the cheapest
+slot for every slot, and with first fit on each single size.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ PLAN_MS, NOTICE_MS, REFUSAL_MS = 200.0, 100.0, 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Everything that `plan_scale` looks at."""
+    """The arguments of `plan_scale`."""
 
     pool: PoolScaling
     machines: tuple[InstanceView, ...]
@@ -98,7 +99,7 @@ def _row(name: str, seconds: Sequence[float], bound: Spread, limit_ms: float) ->
 
 
 def _cost_rows(roomy: Situation, plan: ScalePlan) -> list[Row]:
-    """What `plan` buys, against what any purchase must cost and what first fit on one size would."""
+    """The cost of what `plan` buys, compared with a lower bound and with first fit on one size."""
     price = {
         offer.offer_id: outlook(offer, roomy.beliefs.get(offer.offer_id), NOW).expected_price or 0.0
         for offer in roomy.pool.offers
@@ -134,7 +135,7 @@ def _cost_rows(roomy: Situation, plan: ScalePlan) -> list[Row]:
 
 
 def first_fit(gangs: Sequence[Gang], size: int, offers: Sequence[Offer], price: Mapping[str, float]) -> float:
-    """All gangs in their order on machines of `size`, those that need larger ones on the cheapest that holds them."""
+    """Places the gangs in order on machines of `size`, and larger gangs on the cheapest machines that hold them."""
 
     def cheapest(least: int, most: int, markets: frozenset[Market]) -> float:
         return min(
@@ -196,7 +197,7 @@ def _belief(rng: Random, offer: Offer) -> OfferBelief:
 
 
 def _machine(rng: Random, number: int, offer: Offer) -> InstanceView:
-    """Most are full; some have room, some idle, some are on their way."""
+    """Most machines are full; some have free slots, some are idle, some are starting."""
     kind = rng.random()
     used = offer.slots if kind < 0.6 else rng.randrange(offer.slots + 1) if kind < 0.8 else 0
     asked = NOW - timedelta(seconds=rng.uniform(200, 9_000))
@@ -241,7 +242,7 @@ def _refusal(offer: Offer) -> OfferBelief:
 
 
 def _refusal_met(before: Situation) -> Callable[[], ScalePlan]:
-    """The belief learns, and the next plan is made."""
+    """Records the refusal, and computes the next plan."""
     first = before.plan().launches[0].offer_id
     offer = next(each for each in before.pool.offers if each.offer_id == first)
 
@@ -254,7 +255,7 @@ def _refusal_met(before: Situation) -> Callable[[], ScalePlan]:
 
 
 def _notice_met(before: Situation) -> Callable[[], ScalePlan]:
-    """Nothing waits but what a notice displaces."""
+    """Only the work of the noticed machine waits."""
     quiet = replace(before, demand=Demand())
     index = next(n for n, each in enumerate(quiet.machines) if each.slots_in_use == max(SIZES))
     notice = InstanceNotice(kind=NoticeKind.INTERRUPTION, deadline=NOW + timedelta(seconds=120))

@@ -1,9 +1,9 @@
-"""How soon a notice or a refusal is answered: through the whole engine and a database, from the command to its commit.
+"""Latency of the response to a notice or a refusal, through the whole engine and a database, from the command to its commit.
 
-An elastic pool of `MACHINES` spot machines runs a task each. One after the other, `ROUNDS` of them say that they will be taken:
-the answer is the commit that asks the task to save and asks for the replacement. Then as many machines that were asked for are
-refused: the answer is the commit that asks for one of the next offer. Only what a commit has stored is carried out, so this is
-what the provisioner waits for. Beside both: a command of the same engine about which nothing is to be decided.
+Each machine of an elastic pool of `MACHINES` spot machines runs a task. `ROUNDS` of them report a notice in turn: the response is
+the commit that preempts the task and requests the replacement. Then the same number of launches is refused: the response is the
+commit that requests a machine of the next offer. The provisioner acts on committed requests only. For comparison: a command of the
+same engine that needs no decision.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ ZONES = tuple(
     )
     for number in range(ROUNDS + 10)
 )
-"""An offer that has refused is left alone for a while, so each round goes one further."""
+"""A refused offer is skipped for a while, so each round uses the next one."""
 SCALING = PoolScaling(pool=DEFAULT, offers=(*ZONES, FIRM), max_instances=2 * MACHINES)
 POOLS = {DEFAULT: PoolPolicy(name=DEFAULT, scaling=SCALING, budget=Limits(per_day=1e6))}
-"""The budget is never reached, and each decision asks what it leaves room for."""
+"""The budget is never exhausted, but each decision evaluates it."""
 
 
 def main() -> list[Row]:
@@ -107,7 +107,7 @@ def _row(name: str, found: list[float], plain: list[float], limit_ms: float) -> 
 
 
 async def _grown(engine: Engine, owner: UserId) -> list[AgentId]:
-    """Every machine with its task, which runs."""
+    """Every machine with its running task."""
     await asyncio.gather(*(an_experiment(engine, owner, a_config()) for _ in range(MACHINES)))
     agents = await asyncio.gather(*(_boots(engine, machine) for machine in _asked_for(engine)))
     await _all_placed(engine)
@@ -119,7 +119,7 @@ async def _grown(engine: Engine, owner: UserId) -> list[AgentId]:
 
 
 async def _all_placed(engine: Engine) -> None:
-    """A cycle starts so many at most."""
+    """Largest number of launches in one cycle."""
     placed = asyncio.Event()
 
     def look(_: Change) -> None:
@@ -137,7 +137,7 @@ async def _boots(engine: Engine, machine: Instance) -> AgentByHand:
 
 
 def _asked_for(engine: Engine) -> list[Instance]:
-    """Machines that the cloud has not answered for yet."""
+    """Requested machines that the cloud has not confirmed yet."""
     return [machine for machine in engine.state.all(Instance) if not machine.over and not machine.provider_id]
 
 
@@ -154,7 +154,7 @@ async def _noticed(engine: Engine, agent: AgentId) -> float:
 
 
 async def _refused(engine: Engine, owner: UserId) -> float:
-    """What is asked for a new task is refused."""
+    """The cloud refuses the machine for a new task."""
     known = {machine.id for machine in _asked_for(engine)}
     await an_experiment(engine, owner, a_config())
     (first,) = [machine for machine in _asked_for(engine) if machine.id not in known]
@@ -167,7 +167,7 @@ async def _refused(engine: Engine, owner: UserId) -> float:
 
 
 async def _timed(engine: Engine, command: Command) -> float:
-    """Milliseconds until it is stored together with what was decided about it."""
+    """Milliseconds until the command and its decisions are committed."""
     begun = time.perf_counter()
     await engine.submit(command)
     return 1e3 * (time.perf_counter() - begun)

@@ -1,11 +1,11 @@
-"""How long the calls behind a page take beside much that is stored, and what they cost everybody else.
+"""Latency of the calls behind a page with a large store, and their effect on other callers.
 
     python -m benchmarks.reads [--experiments 10000] [--reports 100000] [--database sqlite|postgres]
 
-A store is filled with experiments that wait in one queue and with the reports of one trial, before the master starts. Each call is
-made some times on one connection. `explain` is asked of the last job of the queue, first on a master that was not asked before.
-Stalls are those of `GET /api/v1/me`, asked every few milliseconds while another connection reads all reports of the trial and the
-lists of everything.
+Before the master starts, the store is filled with pending experiments in one queue and with the reports of one trial. Each call is
+repeated on one connection. `explain` is called for the last job of the queue, the first time on a master without a cached answer.
+Stalls are those of `GET /api/v1/me`, called every few milliseconds while another connection reads all reports of the trial and the
+complete lists.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def on_databases(
     numbers: Mapping[str, float],
     measured: Callable[[str, Mapping[str, Any] | None, argparse.Namespace], list[Row]],
 ) -> list[Row]:
-    """Rows of each database that was asked for and is there. `numbers` become flags of the same names, with these defaults."""
+    """Rows of each requested and available database. `numbers` become flags of the same names, with these defaults."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}")
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
@@ -80,7 +80,8 @@ def _measured(database: str, db: Mapping[str, Any] | None, wanted: argparse.Name
 def filled(
     db: Mapping[str, Any] | None, waiting: int, more: Callable[[Path], Coroutine[Any, Any, None]]
 ) -> Iterator[Cluster]:
-    """A cluster that starts with `waiting` experiments in its queue and with what `more` stores, given its configuration."""
+    """A cluster that starts with `waiting` pending experiments and with the rows that `more` stores; `more` gets the
+    configuration."""
     with tempfile.TemporaryDirectory(prefix="resolute-bench-", dir=disk()) as directory:
         running = Cluster(Path(directory), slots=0, db=db)
         config = running.configured()
@@ -94,7 +95,7 @@ def filled(
 
 
 async def _report(config_file: Path, reports: int) -> None:
-    """Two metrics at each step, and a validation now and then."""
+    """Two metrics at each step, and occasional validations."""
     store = await open_store(load_master_config(config_file, {}, {}))
     try:
         for first in range(1, reports + 1, BATCH):
@@ -130,7 +131,7 @@ _CALLS = (
     ),
     ("a list of 100 experiments", "/api/v1/experiments?limit=100", 30.0),
 )
-"""Each with what it may take at most, in milliseconds."""
+"""Calls with their limits in milliseconds."""
 
 
 def _call(client: Client, name: str, path: str, at_most: float) -> Row:
@@ -140,7 +141,7 @@ def _call(client: Client, name: str, path: str, at_most: float) -> Row:
 
 
 def _explain(client: Client, last: int) -> Row:
-    """Of the job that is last in the queue."""
+    """The explanation of the last job in the queue."""
     path = f"/api/v1/jobs/{last}/explain"
     first = timed(lambda: client.send("GET", path))
     taken = [timed(lambda: client.send("GET", path)) for _ in range(CALLS)]
@@ -155,7 +156,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def as_row(name: str, taken: list[float], at_most: float | None, notes: str = "") -> Row:
-    """Of calls that should take at most so many milliseconds."""
+    """Rows of calls with a limit in milliseconds."""
     spread = Spread.of(taken, "ms")
     return Row(
         name=name,
@@ -178,7 +179,7 @@ _LONG = (
 
 
 def _stalls(running: Cluster, client: Client) -> Row:
-    """How long a small call takes beside the long ones."""
+    """Latency of a small call during the long ones."""
     over = threading.Event()
     longest: dict[str, float] = {}
 
@@ -213,7 +214,7 @@ def _stalls(running: Cluster, client: Client) -> Row:
 
 
 def named(row: Row, database: str) -> Row:
-    """The same, of that database."""
+    """The row, with the name of the database."""
     return replace(row, name=f"{row.name}, {database}")
 
 

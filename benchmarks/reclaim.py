@@ -1,7 +1,7 @@
-"""Room for one large job in a pool that is full of small ones: who must leave, and how long the decision takes.
+"""Preemption for one large job in a pool that is full of small ones: the victims, and the time of the decision.
 
-1,000 agents of 8 slots run 8,000 jobs of one slot each and little importance; a job of half the cluster comes, a gang on 500
-whole agents. Processor time of the event: the job into the snapshot, the decision, the 4,000 that leave into the snapshot.
+1,000 agents of 8 slots run 8,000 low-priority jobs of one slot each. A gang of half the cluster, on 500 whole agents, arrives. The
+processor time includes the update of the snapshot with the job, the decision, and the update with the 4,000 victims.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def _rows(name: str, policy: PoolPolicy) -> list[Row]:
 
 
 def crowded(policy: PoolPolicy, agents: int) -> PoolSnapshot:
-    """Every slot is used, each by a job of its own; all are one user's."""
+    """Every slot runs a separate job of one user."""
     work = [arrival(number, priority=90, slots=1) for number in range(agents * SLOTS)]
     snapshot = scheduling_pools.pool(policy, scheduling_pools.agents(agents), work)
     return applied(snapshot, schedule(snapshot)).at(NOW)
 
 
 def with_gang(snapshot: PoolSnapshot, slots: int) -> PoolSnapshot:
-    """One more job comes, of another workspace; its weight makes the gang less than its share, where jobs share."""
+    """One more job, of another workspace. With fair share its weight makes the gang smaller than its share."""
     job, gang = arrival(len(snapshot.agents) * SLOTS, priority=10, slots=slots, user=2, workspace=2)
     return with_arrival(snapshot, (replace(job, weight=2.0 * slots), gang))

@@ -1,10 +1,10 @@
-"""What a benchmark returns: rows of a subject beside its bound, and whether the target was met; and their page.
+"""The rows of a benchmark, each a subject with its bound and target, and the page with the tables.
 
-A benchmark is a module `benchmarks.<name>` with `main() -> list[Row]`, named in `benchmarks.__main__.BENCHMARKS`. It runs what it
-compares in turn (`benchmarks.timing`), so that a machine whose speed drifts is fair to both.
+A benchmark is a module `benchmarks.<name>` with `main() -> list[Row]`, listed in `benchmarks.__main__.BENCHMARKS`. It runs its
+subjects in turn (`benchmarks.timing`), so that a drift of the machine's speed affects them equally.
 
-The rows of the last run of each are kept in `docs/benchmarks.json`; the tables of `docs/benchmarks.md` are written from it, each
-between two markers `<!-- rows: name -->` and `<!-- end -->`.
+`docs/benchmarks.json` contains the rows of the last run of each benchmark; the tables of `docs/benchmarks.md` are generated from
+it, each between two markers `<!-- rows: name -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MARKED = re.compile(r"(<!-- rows: (?P<name>[a-z_]+) -->\n).*?(<!-- end -->)", re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Median and range of what was measured, in `unit`."""
+    """Median and range of a measurement, in `unit`."""
 
     median: float
     low: float
@@ -36,7 +36,7 @@ class Spread:
 
     @classmethod
     def one(cls, value: float, unit: str) -> Spread:
-        """A figure that is one number, a percentile for instance."""
+        """A measurement with a single value, such as a percentile."""
         return cls(median=value, low=value, high=value, unit=unit)
 
     def text(self) -> str:
@@ -47,7 +47,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where the result shall lie; exactly one of the two is given."""
+    """The limit of the result; exactly one of the two is given."""
 
     at_most: float | None = None
     at_least: float | None = None
@@ -62,10 +62,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of a table: the subject, the bound or peer of the same run, and what is judged.
+    """One line of a table: the subject, the bound or peer of the same run, and the result.
 
-    `result` is what the target speaks of: a ratio (`unit` empty), or a figure in `unit`, such as a difference to the bound.
-    Without a bound or a target both stay None; `notes` is one short line for the table.
+    The target applies to `result`: a ratio (`unit` empty), or a figure in `unit`, such as a difference to the bound. `bound` and
+    `result` may be None; `notes` is one short line for the table.
     """
 
     name: str
@@ -94,7 +94,7 @@ HEADINGS = ("", "measured: median (range)", "beside it", "result", "target", "me
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a benchmark: where and when it was, and what it found."""
+    """One run of a benchmark: command, date, machine and rows."""
 
     command: str
     date: str
@@ -124,18 +124,18 @@ def number(value: float) -> str:
 
 
 def ratio(subject: Sequence[float], bound: Sequence[float]) -> float:
-    """The median of the rounds' own ratios: each round's subject over the bound that ran beside it."""
+    """The median of the rounds' ratios: each round's subject over the bound of the same round."""
     return statistics.median(own / other for own, other in zip(subject, bound, strict=True))
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of all are not above (nearest rank)."""
+    """The percentile by nearest rank: the smallest value that at least `percent` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def load(path: Path) -> dict[str, Run]:
-    """The last run of each benchmark; of a missing file none."""
+    """The last run of each benchmark; empty if the file is missing."""
     if not path.exists():
         return {}
     return {name: _run(body) for name, body in json.loads(path.read_text()).items()}
@@ -146,7 +146,7 @@ def save(path: Path, runs: dict[str, Run]) -> None:
 
 
 def page(text: str, runs: dict[str, Run]) -> str:
-    """The page with the tables of `runs` between their markers; a table without a run is left as it is."""
+    """The page with the tables of `runs` between their markers; a table without a run does not change."""
 
     def table(match: re.Match[str]) -> str:
         run = runs.get(match["name"])
