@@ -1,9 +1,9 @@
-"""Speed, measured: medians and ratios against a bound or a peer of the same run.
+"""Measurements of speed: medians, and ratios to a bound or a peer of the same run.
 
     python -m benchmarks [--write] [name ...]
 
-Every figure is printed with the command that gives it. Nothing here is asserted: tests promise behaviour, benchmarks tell figures.
-The database servers and Docker engines that are measured are those of the tests (`tests/support`).
+Every figure is printed with its command. Benchmarks assert nothing: tests check behaviour, benchmarks report figures. The database
+servers and Docker engines are those of the tests (`tests/support`).
 """
 
 import sys

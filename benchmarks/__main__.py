@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--write] [name ...]`: without names, all; with `--write`, docs/benchmarks.md tells what was found."""
+"""`python -m benchmarks [--write] [name ...]`: without names, all; `--write` updates docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _run(name: str) -> report.Run:
 
 
 def _origin() -> str:
-    """The distribution's interpreter is compiled with profile-guided optimization; of another nobody knows."""
+    """The origin of the interpreter: the distribution's one has profile-guided optimization, others may not."""
     return " of the distribution" if sys.base_prefix == "/usr" else ""
 
 

@@ -1,10 +1,10 @@
-"""What one task that writes 10,000 lines a second costs the others: a quiet task's lines, and calls of the API.
+"""The effect of a task that writes 10,000 lines per second on others: on a quiet task's lines, and on calls of the API.
 
     python -m benchmarks.noisy [--seconds 10] [--rounds 3]
 
-A real master on SQLite, one real agent with two slots. The quiet task prints the time once every 20 ms; a client follows its log
-and notes how late each line arrives. Another client lists experiments one call after the other. Both are measured in turn without
-and with the noisy task beside.
+A real master on SQLite, one real agent with two slots. The quiet task prints the time every 20 ms; a client follows its log and
+records the delay of each line. Another client lists experiments sequentially. Both are measured in turn without and with the noisy
+task.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ while time.time() < end:
 
 LINES_PER_S = 10_000
 LATE = Target(at_most=3.0)
-"""Times: what the issue allows for calls beside a full ingest."""
+"""Limit of the factor by which calls may slow down."""
 
 
 def started(client: Client, program: str) -> int:
@@ -75,7 +75,7 @@ def delays_of_lines(running: Cluster, seconds: int) -> list[float]:
 
 
 def calls(running: Cluster, until: threading.Event) -> list[float]:
-    """Seconds of each `GET /experiments`, one after the other."""
+    """Seconds of each `GET /experiments`, called sequentially."""
     taken = []
     with closing(running.client()) as client:
         while not until.is_set():
@@ -139,7 +139,7 @@ def main(seconds: int = 10, rounds: int = 3) -> list[Row]:
 
 
 def stored(client: Client, trial: int) -> int:
-    """How many of its lines the master has: the number in the newest one."""
+    """Number of stored lines, which the newest line contains."""
     text = client.send("GET", f"/api/v1/trials/{trial}/logs?limit=20&orderBy=ORDER_BY_DESC").decode()
     return max(map(int, re.findall(r"noise (\d+) of", text)), default=0)
 

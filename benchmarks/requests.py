@@ -1,10 +1,10 @@
-"""What a request costs the master's process, without sockets and database: bytes in, bytes out, beside a bare aiohttp handler.
+"""Processor time of a request in the master's process, without sockets and database, compared with a bare aiohttp handler.
 
     python -m benchmarks requests
 
-The real application with its middleware, counts and rules, one allocation that reports, and a store that keeps no rows of
-metrics; the requests are handed to the server's protocol over transports that only count. Processor time of the one thread, in
-turn, the median of many short rounds.
+The real application with its middleware, limits and rules, one reporting allocation, and a store that discards rows of metrics. The
+server's protocol gets the requests over transports that only count bytes. The figure is the processor time of the thread, the
+median of many short rounds in turn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Protocols = Callable[[], asyncio.Protocol]
 
 
 class KeepsNoRows(MemoryStore):
-    """Every report is news, and stored at once."""
+    """A store that accepts every report as new, at once."""
 
     async def append_metrics(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
         await asyncio.sleep(0)
@@ -52,7 +52,7 @@ class KeepsNoRows(MemoryStore):
 
 
 class Counting(asyncio.Transport):
-    """The other end: sends the next request when it has the answer."""
+    """The client end: sends the next request after each response."""
 
     def __init__(self, requests: deque[bytes], protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Counting(asyncio.Transport):
 
 
 async def micros(protocols: Protocols, requests: list[bytes]) -> float:
-    """Microseconds of this thread for each request."""
+    """Processor time of this thread per request, in microseconds."""
     waiting, transports = deque(requests), list[Counting]()
     for _ in range(CONNECTIONS):
         protocol = protocols()

@@ -1,18 +1,16 @@
-"""How long a killed master takes until it schedules again: 10,000 live jobs, 1,000 agents with 8,000 running tasks.
+"""Time until a killed master schedules again: 10,000 live jobs, 1,000 agents with 8,000 running tasks.
 
     python -m benchmarks.restart [--database sqlite|postgres] [--agents 1000] [--jobs 10000] [--restarts 20]
 
-The state is stored once, by the engine's own commands; each start is from a copy of it, as a kill with -9 leaves it. At the
-moment of the kill every agent and every task loses the master and tries to come back, over real links, with the pauses of the
-real ones; meanwhile some tasks have ended, so that there are slots for jobs that wait. From the start of the master's process
-(fork and exec, imports included) until
+The engine's commands store the state once; each start uses a copy of it, as after kill -9. At the kill every agent and every task
+loses the master and reconnects over real links, with the retry pauses of the real ones. Some tasks end meanwhile, so that slots
+become free for pending jobs. The benchmark measures from the start of the master's process (including fork, exec and imports) until
 
-- the first cycle is committed: everything is loaded, and every pool has been looked at with all jobs and agents known,
-- the first allocation is placed on an agent that has come back,
-- all agents are connected again (they try again with a growing, random pause).
+- the first cycle is committed: everything is loaded, and every pool has been scheduled with all jobs and agents,
+- the first allocation is placed on a reconnected agent,
+- all agents are connected again (they retry with a growing, random pause).
 
-Beside the time that passes stands the processor time that the master's process had used up to that moment: on a machine whose
-processors are busy the one is longer than the other.
+The benchmark reports elapsed time and the processor time of the master's process: on a busy machine elapsed time is longer.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ TARGET_S = 2.0
 READY_S = 300.0
 SLOTS = 8
 ENDED_MEANWHILE = 40
-"""Of the tasks: twenty a second, as in `benchmarks.load`, for two seconds."""
+"""Tasks that end while the master is down: twenty per second, as in `benchmarks.load`, for two seconds."""
 
 STAGES = (
     ("imported", "its program is imported"),
@@ -64,13 +62,13 @@ class Moment:
 
     after_s: float
     cpu_s: float
-    """Of the process and its threads."""
+    """Processor time of the process and its threads."""
     connected: int = 0
-    """Agents that had come back."""
+    """Reconnected agents."""
 
 
 class StoredCluster:
-    """The state on disk, and copies of it to start from."""
+    """The state on disk, and copies of it for the starts."""
 
     def __init__(self, directory: Path, server: PostgresServer | None, *, agents: int, jobs: int) -> None:
         self.agents = agents
@@ -100,7 +98,7 @@ class StoredCluster:
         return file
 
     def restart(self, seed: int) -> dict[str, Moment]:
-        """What happened when, by the names of `STAGES`."""
+        """The times of `STAGES`, by name."""
         directory = self._directory / f"restart-{seed}"
         shutil.copytree(self._original, directory)
         database = self._server.new_database(self._database) if self._server is not None else ""
@@ -136,13 +134,13 @@ class StoredCluster:
         return found
 
     def _environment(self) -> dict[str, str]:
-        """An installed program is compiled: that is not to be measured, also where Python is kept from writing it down."""
+        """Environment with a cache of compiled modules, which an installed program has, even if the caller disables writing it."""
         own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {**own, "PYTHONPYCACHEPREFIX": str(self._directory / "bytecode")}
 
 
 def moments(notes: Path, begun: float, *, agents: int) -> dict[str, Moment]:
-    """What the master has written down so far."""
+    """The records of the master up to now."""
     found: dict[str, Moment] = {}
     for line in notes.read_text().splitlines() if notes.exists() else ():
         note: dict[str, Any] = json.loads(line)

@@ -1,9 +1,9 @@
-"""Agents and tasks that come back to a master, and cost next to nothing themselves: prepared bytes over real sockets.
+"""Agents and tasks that reconnect to a master, with very little processor time: prepared bytes over real sockets.
 
-Each agent says over a WebSocket what the real one says, at the moments at which the real one would: it tries again after the
-pauses of `resolute_agent.link.Backoff`, and tells its news when it is welcome. Each task holds a poll as the harness does, and
-tries again after the pauses of its `RetryPolicy`. Orders are taken and not carried out. All of it is one thread, so that on a
-machine with two processors the master has one for itself.
+Each agent sends the messages of a real one over a WebSocket at the same times: it retries after the pauses of
+`resolute_agent.link.Backoff`, and sends its reports after the welcome. Each task holds a poll as the harness does, and retries
+after the pauses of its `RetryPolicy`. Agents accept orders and ignore them. All clients run in one thread, so that on a machine
+with two processors the master has one of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Caller:
 
 
 class Callers:
-    """Everybody who lost the master at `lost_at`. `run` until something holds; `close` hangs up."""
+    """All clients, which lost the master at `lost_at`. `run` runs until a condition holds; `close` closes the connections."""
 
     def __init__(self, port: int, returning: Sequence[Returning], *, lost_at: float, seed: int) -> None:
         self._address = ("127.0.0.1", port)
@@ -166,7 +166,7 @@ def task_pauses() -> Iterator[float]:
 
 
 def frame(text: str) -> bytes:
-    """A text frame of a client, whose mask is zeros."""
+    """A text frame of a client with a mask of zeros."""
     body = text.encode()
     size = len(body)
     assert size <= 0xFFFF, "a frame of this size is spelt otherwise"

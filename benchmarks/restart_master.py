@@ -1,9 +1,9 @@
-"""The real master, whose store writes down when what was committed.
+"""The real master, with a store that records the times of commits.
 
     python -m benchmarks.restart_master CONFIG_FILE NOTES_FILE
 
 One line of JSON for the first commit of the process, for the first that placed an allocation, and whenever more agents are
-connected than before. Times are those of CLOCK_MONOTONIC: another process knows when it started this one.
+connected than before. Times are those of CLOCK_MONOTONIC, which the starting process shares.
 """
 
 # ruff: noqa: E402
@@ -57,7 +57,7 @@ class Notes:
 
 
 class NotingStore:
-    """The same store, each of whose commits is told after it is durable."""
+    """The store, with a record of each durable commit."""
 
     def __init__(self, inner: Store, notes: Notes) -> None:
         self._inner = inner

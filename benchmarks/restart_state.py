@@ -1,4 +1,4 @@
-"""A cluster in full work, stored by the engine's own commands; and who comes back to a master that starts from it."""
+"""A busy cluster, stored by the engine's commands, and the clients that reconnect to a master that starts from it."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from resolute_master.seal import open_secrets
 POOL = "default"
 INCARNATION = "the one before"
 AT_ONCE = 1000
-"""Commands that wait for the engine at a time."""
+"""Concurrent commands to the engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returning:
-    """What one agent says when it has a link again, and what its tasks ask."""
+    """The messages of one agent after it reconnects, and the requests of its tasks."""
 
     hello: str
     news: tuple[str, ...]
-    """Once it is welcome: ends of tasks while the master was away."""
+    """Messages after the welcome: ends of tasks while the master was down."""
     polls: tuple[str, ...]
-    """For each of its tasks that still run the head of a request that waits for an order to end."""
+    """For each running task the head of its preemption poll."""
 
 
 async def store_cluster(config_file: Path, *, agents: int, slots: int, jobs: int, ended: int) -> tuple[Returning, ...]:
-    """Every slot has its running task. Of the tasks `ended` end while there is no master; which ones is the same each time."""
+    """Every slot has a running task. `ended` tasks end while the master is down; they are the same ones in each run."""
     await fill(config_file, jobs)
     config = load_master_config(config_file, {}, {})
     clock = SystemClock()

@@ -1,8 +1,8 @@
-"""Decision time of both schedulers as processor time, beside a heap sort of the same queue in the same process; how it grows.
+"""Processor time of decisions of both schedulers and its growth, compared with a heap sort of the same queue in the same process.
 
-A pool has ten times as many allocations queued as agents, of 8 slots each. A *full pass* fills the empty pool. Then it is full,
-and single events are measured as the engine meets them: the snapshot takes the event up, the scheduler decides, the snapshot
-takes the decision up. Garbage is collected meanwhile as the master does it, and counted. The curves are drawn to `PLOT`.
+A pool has ten queued allocations per agent of 8 slots. A *full pass* fills the empty pool. Then single events are measured as in
+the engine: the snapshot is updated with the event, the scheduler decides, the snapshot is updated with the decision. The figure
+includes garbage collection as in the master. The curves are drawn to `PLOT`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 AGENTS = (125, 500, 1_000, 5_000)
 QUEUED_PER_AGENT = 10
 JUDGED = 1_000
-"""The targets are given for so many agents."""
+"""Number of agents to which the targets apply."""
 ROUNDS = 7
 EVENTS = 300
-"""Of each kind; the 99th percentile is the third largest."""
+"""Events of each kind; the 99th percentile is the third largest."""
 SEED = 4
 PLOT = Path(__file__).resolve().parents[1] / "docs" / "scheduling.svg"
 
@@ -74,7 +74,7 @@ class Curve:
 
     @property
     def growth(self) -> float:
-        """The exponent of the power of the queue's length that lies closest to the medians."""
+        """The exponent of the power law in the queue's length that fits the medians."""
         return exponent(
             [agents * QUEUED_PER_AGENT for agents in self.ms], [percentile(each, 50) for each in self.ms.values()]
         )
@@ -95,7 +95,7 @@ def main() -> list[Row]:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Least squares on both logarithms."""
+    """Least squares on the logarithms."""
     xs, ys = [math.log(size) for size in sizes], [math.log(value) for value in values]
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
@@ -170,7 +170,7 @@ def _heap_sort(keys: list[tuple[int, float, JobId]]) -> list[tuple[int, float, J
 
 
 def _settled(snapshot: PoolSnapshot) -> PoolSnapshot:
-    """After what it decides by itself, with everything gone that had to leave."""
+    """The pool after its first decisions, and after the victims have ended."""
     while (plan := schedule(snapshot)).place or plan.preempt:
         snapshot = applied(snapshot, plan)
         for allocation in list(snapshot.leaving()):
@@ -179,7 +179,7 @@ def _settled(snapshot: PoolSnapshot) -> PoolSnapshot:
 
 
 class Events:
-    """What happens to a full pool, one after the other, and the processor seconds that each took by its kind."""
+    """Applies a sequence of events to a full pool, and records the processor seconds of each by its kind."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
@@ -189,16 +189,16 @@ class Events:
         self.seconds: dict[str, list[float]] = {IDLE_ARRIVAL: [], ARRIVAL: [], EXIT: []}
 
     def quietly(self, come: Arrival) -> None:
-        """One more waits; nothing is measured."""
+        """Adds one pending job without a measurement."""
         self._snapshot = with_arrival(self._snapshot, _least(come))
         self.queued += 1
 
     def idle_arrival(self, come: Arrival) -> None:
-        """After all that runs, so that it makes nobody leave."""
+        """A job behind all running ones, so that it preempts none."""
         self._timed(IDLE_ARRIVAL, lambda: with_arrival(self._snapshot, _least(come)))
 
     def served_arrival(self, come: Arrival) -> None:
-        """The first that must be served. Where nobody can be made to leave for it, somebody has just ended."""
+        """A job ahead of all others. If the scheduler cannot preempt for it, another job has just ended."""
         if not self._snapshot.policy.preemption and self._snapshot.shares is None:
             self._snapshot = self._snapshot.with_allocation(ended(self._one_that_runs()))
         number = int(come[1].task_id.rpartition("-")[2])
@@ -207,7 +207,8 @@ class Events:
         self._timed(ARRIVAL, lambda: with_arrival(self._snapshot, first))
 
     def exit(self, come: Arrival) -> None:
-        """One ends, and what waits takes its slots; another comes to wait, so that the queue stays as long."""
+        """One job ends, and a pending one takes its slots; another one is submitted, so that the length of the queue is
+        constant."""
         gone = ended(self._one_that_runs())
         self._timed(EXIT, lambda: self._snapshot.with_allocation(gone))
         self.quietly(come)
@@ -224,7 +225,7 @@ class Events:
             self._settle()
 
     def _settle(self) -> None:
-        """Who was asked to leave ends, and what waits takes what is free then; nothing is measured."""
+        """Victims end, and pending jobs take the free slots, without a measurement."""
         for allocation in list(self._snapshot.leaving()):
             self._snapshot = self._snapshot.without_allocation(allocation.id)
         self._snapshot = _settled(self._snapshot)

@@ -1,4 +1,4 @@
-"""The curves of `benchmarks.scheduling` as one picture: a panel a scheduler, both axes logarithmic."""
+"""The curves of `benchmarks.scheduling` as one picture, with one panel per scheduler and logarithmic axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 
 def draw(curves: dict[tuple[str, str], dict[int, float]], path: Path) -> None:
-    """`curves`: milliseconds by length of the queue, of each scheduler and subject. Equal curves give an equal file."""
+    """`curves` contains milliseconds by length of the queue for each scheduler and subject. Equal curves give an equal file."""
     schedulers = list(dict.fromkeys(scheduler for scheduler, _ in curves))
     figure = Figure(figsize=(3.6 * len(schedulers), 3.8), layout="tight")
     panels = figure.subplots(1, len(schedulers), sharey=True, squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""Pools to measure the scheduler with: agents of 8 slots, work of 1 to 8 slots, and what happens to them, event by event."""
+"""Pools for benchmarks of the scheduler: agents of 8 slots, work of 1 to 8 slots, and single events."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=30)
-"""When decisions are taken: after everything was asked for."""
+"""Time of the decisions, after all submissions."""
 POOL = PoolName("default")
 SLOTS = 8
 """Of each agent."""
 SIZES = (1, 2, 4, 8)
-"""Slots that work asks for, each as often."""
+"""Requested slots, with equal frequency."""
 PRIORITIES = 99
 USERS = 100
 WORKSPACES = 10
@@ -79,7 +79,7 @@ def arrival(number: int, *, priority: int, slots: int, user: int = 1, workspace:
 
 
 def arrivals(random: Random, first: int = 0) -> Iterator[Arrival]:
-    """Without end: of random sizes, priorities and owners."""
+    """Endless jobs of random sizes, priorities and owners."""
     number = first
     while True:
         user = random.randrange(USERS)
@@ -103,7 +103,7 @@ def with_arrival(snapshot: PoolSnapshot, come: Arrival) -> PoolSnapshot:
 
 
 def applied(snapshot: PoolSnapshot, plan: Plan) -> PoolSnapshot:
-    """What the plan starts runs, what it asks to leave is leaving, and what it reserves is remembered."""
+    """Applies a plan to the snapshot: starts, preemptions and reservations."""
     for placement in plan.place:
         snapshot = snapshot.with_allocation(_running(snapshot, placement))
     for preemption in plan.preempt:

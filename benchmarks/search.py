@@ -1,9 +1,8 @@
-"""Successive halving with ten thousand trials through the engine's own cycles: events, bytes written, restoration, memory.
+"""Successive halving with ten thousand trials through the engine's cycles: events, bytes written, restoration, memory.
 
-The trials are scripted: what each reports follows from its hyperparameter, in an order drawn from a seed. Beside it, on the same
-script and in the same run, the schedulers of Optuna and of Ray Tune, where they are installed; they keep their state in memory and
-write nothing. Optuna looks at all trials at each report, so that it is given a thousand. Seconds are those of the processor:
-nothing here waits for anything.
+The trials are scripted: each report is a function of the trial's hyperparameter, in an order drawn from a seed. The schedulers of
+Optuna and Ray Tune, if installed, run the same script; they keep their state in memory and write nothing. Optuna iterates over all
+trials at each report, so it gets a thousand only. Seconds are processor seconds.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ from resolute_master.store.sql.store import SqlStore
 TRIALS, FEW, PEER_TRIALS = 10_000, 100, 1_000
 AT_ONCE, TOP, DIVISOR = 64, 64, 4
 TOGETHER = 16
-"""Reports that one cycle takes: a quarter of the trials that run."""
+"""Reports per cycle: a quarter of the running trials."""
 SEED = 11
 EVENTS_A_SECOND, RATIO, RESTORED_S = 2_000.0, 1.2, 1.0
 POOL = PoolName("default")
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 SPACE = {"x": {"type": "double", "minval": 0.0, "maxval": 1.0}}
 RUNGS = (1, 4, 16, 64)
-"""Every trial reports at these times."""
+"""Times of each trial's reports."""
 
 
 def searcher(trials: int) -> dict[str, Any]:
@@ -126,7 +125,7 @@ def main() -> list[Row]:
 
 @dataclass(slots=True)
 class Course:
-    """A search that was played to its end."""
+    """A finished search."""
 
     events: int = 0
     seconds: float = 0.0
@@ -136,7 +135,7 @@ class Course:
 
 
 def through_engine(trials: int) -> Course:
-    """Each cycle takes up to so many reports as come together; what waits for slots has none, so that a stopped trial ends at
+    """Runs a search to its end, with at most `together` reports per cycle. No trial holds slots, so that a stopped trial ends at
     once."""
     memory = Memory(ClusterState(), {POOL: PoolPolicy(name=POOL)}, sequence=0, digest="", now=BEGIN)
     course = Course()
@@ -210,7 +209,7 @@ def _cycle(memory: Memory, command: Command, course: Course) -> Change | None:
 
 
 def alone(trials: int) -> float:
-    """Events a second of the method with its rows in a dict."""
+    """Events per second of the search method with its rows in a dict."""
     method, records = make(searcher(trials), SPACE), MemoryRecords(ExperimentId(1))
     search, actions = start(method, ExperimentId(1), SEED, records)
     points = {a.request_id: a.hparams["x"] for a in actions if isinstance(a, Create)}
@@ -237,7 +236,7 @@ def alone(trials: int) -> float:
 
 
 def restored_s(course: Course) -> float:
-    """Reading and ordering the rows of the search, as a master does that starts."""
+    """Seconds in which a starting master reads and orders the rows of the search."""
 
     async def run(path: Path) -> float:
         store = await SqlStore.open(f"sqlite:///{path}")
@@ -257,7 +256,7 @@ def restored_s(course: Course) -> float:
 
 
 def memory_mb(course: Course) -> float:
-    """Of the rows and of the boards on which their results are in order."""
+    """Memory of the rows and of the sorted results."""
     from resolute_master.store.encoding import decode_entities
 
     bodies = [body for entity, body in course.rows.values() if isinstance(entity, SearchTrial)]
@@ -293,7 +292,7 @@ def _peers() -> list[Row]:
 
 
 def _script(trials: int, report: Callable[[int, float, int], bool]) -> float:
-    """Events a second of a scheduler that answers for a trial, its loss and its time whether it continues."""
+    """Events per second of a scheduler that decides, for a trial, its loss and its time, whether the trial continues."""
     rng, points = random.Random(SEED), random.Random(SEED + 1)
     xs = [points.random() for _ in range(trials)]
     live, begun_trials, events = [(trial, 0) for trial in range(AT_ONCE)], AT_ONCE, 0
@@ -342,7 +341,7 @@ def _ray(trials: int) -> float:
     )
 
     class Stub:
-        """What the scheduler looks at of a trial."""
+        """The attributes of a trial that the scheduler reads."""
 
         def __init__(self, trial_id: str) -> None:
             self.trial_id = trial_id

@@ -1,13 +1,13 @@
-"""Dollars and hours until the best trial of a search is found, on an elastic spot pool of the twin that is smaller than the search.
+"""Dollars and hours until a search finds its best trial, on an elastic spot pool of the twin that is smaller than the search.
 
-A successive halving of 64 trials, 16 at a time, on a pool of spot machines of which the market takes back and refuses some: with
-what the search says of the worth of its trials, and without it (`Worth`). Each is played on the same seeded series of capacity,
-with the same learning curves; a curve is a trial's own floor, which it comes down to as it trains, and noise.
+A successive halving of 64 trials, 16 at a time, runs on spot machines with interruptions and refusals: with the search's estimate
+of the worth of its trials, and without it (`Worth`). Both runs use the same seeded series of capacity and the same learning curves;
+a curve decays to the trial's floor, plus noise.
 
-*The same result*: the worse of the two bests of a pair is taken as the goal, and what each had paid and how long it had run when it
-was reached is compared. Nothing here is a time of this machine: everything is virtual.
+*The same result*: the goal is the worse of the two bests of a pair; the benchmark compares cost and time until each run reaches it.
+All times are virtual.
 
-Where trials wait to be promoted, hardly any trains that the search would stop anyway, and there is little to gain: no target.
+If trials wait for promotion, few of them train that the search would stop anyway, so that the gain is small: there is no target.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
 
 TRIALS, AT_ONCE, TOP, DIVISOR, RUNGS = 64, 16, 64, 4, 4
 UNIT_S = 120.0
-"""An epoch: the longest trials train for two hours."""
+"""Seconds of an epoch: the longest trials train for two hours."""
 MACHINES = 8
 PRICE = 1.0
 SEEDS = 30
 TARGETS = {"stopping": 0.9, "promoting": None}
-"""Of the dollars without."""
+"""Fraction of the dollars without `Worth`."""
 POOL = PoolName("spot")
 BOOT_S = 180.0
 MEAN_STEP_S, LONGEST_STEP_S = 2_400.0, 14_400.0
@@ -161,7 +161,7 @@ def search(form: str, seed: int, *, ranked: bool) -> Found:
 
 
 def _capacity(zone: str, random: Random) -> CapacityTrace:
-    """Half of the pool on average, in steps of some forty minutes."""
+    """Capacity of half of the pool on average, in steps of about forty minutes."""
     values = [float(random.choice((0, 2, 3, 4, 5, 6))) for _ in range(400)]
     steps = [min(random.expovariate(1 / MEAN_STEP_S), LONGEST_STEP_S) for _ in values]
     return CapacityTrace(

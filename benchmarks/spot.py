@@ -1,13 +1,14 @@
-"""Spot without lost work: what the production rules make of series of capacity, beside somebody who knows the series.
+"""Training on spot: the production rules on series of capacity, compared with an oracle that knows the series.
 
-- *goodput*: kept training seconds over seconds in which any zone has capacity, in the first two weeks of the series
+- *goodput*: kept training seconds / seconds in which any zone has capacity, in the first two weeks of the series
 - *makespan*: from the submission of a job of 48 hours to its end, on spot alone
-- *deadline*: the cost of such a job with a deadline at 1.2, 1.5 and 2 times its length, until its end; *offline optimum*: the least
-  cost with which it could have been done in time
+- *deadline*: the cost of such a job with a deadline at 1.2, 1.5 and 2 times its length, until its end; *offline optimum*: the
+lowest
+  possible cost before the deadline
 - *mix*: many jobs without deadlines on a pool of both markets at its defaults (`spot_mix`)
 
-The oracle and the optimum use the same zones and pay the same starts: one tick of the series for boot and restore (`spot_optimum`);
-`spot_world` says what is modelled. With `RESOLUTE_TRACES` unset, the series are synthetic, and the rows say so.
+The oracle and the optimum use the same zones and pay the same starts: one tick of the series for boot and restore (`spot_optimum`).
+`spot_world` describes the model. If `RESOLUTE_TRACES` is unset, the series are synthetic, and the rows name them so.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR
 
 JOB_H = 48.0
 BEGINNINGS = 200
-"""In all, shared among the regions."""
+"""Total number, divided among the regions."""
 SLACKS = (1.2, 1.5, 2.0)
 PEER_BEGINNINGS, PEER_SLACK = 49, 1.5
-"""For the rules that are only shown beside ours."""
+"""Number for the rules that are compared with ours."""
 SEED = 5
 GOODPUT_DAYS = 14
-"""From the beginning of the series."""
+"""Measured part of the series, from its beginning."""
 ONE_ZONE, SEVERAL_ZONES, MAKESPAN, COST = 0.97, 0.95, 1.06, 1.15
 LONGEST_MAKESPAN = 4
-"""Jobs begin early enough in the series to take so many times their length."""
+"""A job begins early enough in the series to take this many times its length."""
 PEERS = {"the line of the paper alone": math.inf, "no line, the safety net alone": 0.0}
 
 
 def main() -> list[Row]:
     found, origin = regions()
-    # One process a core: nothing here is a time of this machine.
+    # One process per core: all times are virtual.
     with ProcessPoolExecutor() as processes:
         one = processes.map(_one_zone, found)
         several = processes.map(_several_zones, found)
@@ -65,7 +66,7 @@ def main() -> list[Row]:
 
 
 def _shares(beginnings: int, found: Sequence[Region]) -> list[int]:
-    """So many beginnings for each region, as evenly as can be."""
+    """The number of beginnings for each region, distributed evenly."""
     return [beginnings // len(found) + (number < beginnings % len(found)) for number in range(len(found))]
 
 
@@ -74,7 +75,7 @@ def _shares(beginnings: int, found: Sequence[Region]) -> list[int]:
 
 @dataclass(frozen=True)
 class Goodput:
-    """Of the same region and time."""
+    """Goodput of ours and of the oracle, for the same region and time."""
 
     ours: float
     oracle: float
@@ -85,7 +86,7 @@ class Goodput:
 
 
 def goodput(region: Region) -> Goodput:
-    """Of a job that never ends."""
+    """Goodput of an endless job."""
     region = beginning(region, round(GOODPUT_DAYS * 86_400 / region.tick_s))
     world = World(region=region, begin_s=0.0, length_s=math.inf)
     world.play(region.zones[0].duration_s - region.tick_s / 2)
@@ -120,7 +121,7 @@ def _goodput_row(name: str, found: Sequence[Goodput], target: float, notes: str)
 
 @dataclass(frozen=True)
 class Makespans:
-    """Hours of ours and of the oracle, from the same beginnings."""
+    """Hours of our rules and of the oracle, from the same beginnings."""
 
     region: str
     ours: tuple[float, ...]
@@ -191,7 +192,7 @@ def _run_all(
 def deadline_runs(
     region: Region, slack: float, beginnings: int, per_hour: float, hours: float = JOB_H
 ) -> list[DeadlineRun]:
-    """`per_hour`: what the line keeps time for (`deadline.Work.interruptions_per_hour`)."""
+    """`per_hour` is the rate of interruptions that the deadline rule expects (`deadline.Work.interruptions_per_hour`)."""
     length = round(hours * 3600 / region.tick_s)
     deadline = math.floor(slack * length)
     begins = _beginnings(region, beginnings, deadline)

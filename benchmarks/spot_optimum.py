@@ -1,7 +1,7 @@
-"""What somebody who knows the whole series would have done: the bounds of `benchmarks.spot`. Exact, by dynamic programming.
+"""The optimum of a policy that knows the whole series: the bounds of `benchmarks.spot`, by exact dynamic programming.
 
-One machine at a time; each new one costs a tick in which nothing is trained (boot and restore, as in `spot_world`), and is there
-while its zone has capacity. All quantities are in ticks of the region, many beginnings at once.
+The policy uses one machine at a time. Each new one costs a tick without training (boot and restore, as in `spot_world`), and lasts
+while its zone has capacity. All quantities are in ticks of the region, for many beginnings at once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ def series_of(region: Region) -> NDArray[np.bool_]:
 
 
 def most_work(region: Region) -> int:
-    """Ticks of training that can be had of the whole series."""
+    """Maximum number of ticks of training in the whole series."""
     up = series_of(region)
     on = np.full(len(up), _NOTHING, dtype=np.int32)
     best = 0
     for now in up.T:
-        # Whoever stays trains; whoever comes from elsewhere, or from nowhere, starts its machine.
+        # A machine in the same zone trains; a change of zone, or a first machine, costs a start.
         on = np.where(now, np.maximum(on + 1, best), _NOTHING)
         best = max(best, int(on.max()))
     return best
 
 
 def soonest_ends(region: Region, beginnings: Beginnings, length: int) -> NDArray[np.int64]:
-    """For each beginning the fewest ticks in which `length` ticks of training are done; -1 where the series is too short."""
+    """For each beginning the minimum number of ticks for `length` ticks of training; -1 if the series is too short."""
     up = series_of(region)
     zones, ticks = up.shape
     on = np.full((zones, len(beginnings)), _NOTHING, dtype=np.int32)
@@ -55,10 +55,11 @@ def soonest_ends(region: Region, beginnings: Beginnings, length: int) -> NDArray
 def least_cost(
     region: Region, beginnings: Beginnings, length: int, deadline: int, *, spot: float, on_demand: float
 ) -> NDArray[np.float64]:
-    """The least cost, at prices a tick, of `length` ticks of training within `deadline` ticks of each beginning."""
+    """The lowest cost, at prices per tick, of `length` ticks of training within `deadline` ticks of each beginning."""
     up = series_of(region)
     shape = (len(beginnings), length + 1)
-    # cost[s, w]: of the w ticks that remain at beginning s, from this tick on, when now on nothing, on demand, or in a zone.
+    # cost[s, w]: cost of the w remaining ticks at beginning s, from this tick on, by the present machine: none, on demand, or a
+    # zone.
     nothing = np.full(shape, _NEVER, dtype=np.float32)
     nothing[:, 0] = 0
     firm, zones = nothing.copy(), [nothing.copy() for _ in up]
@@ -79,7 +80,7 @@ def least_cost(
 
 
 def _one_less(cost: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The cost of what remains after one tick of training."""
+    """The remaining cost after one tick of training."""
     shifted = np.empty_like(cost)
     shifted[:, 1:] = cost[:, :-1]
     shifted[:, 0] = cost[:, 0]

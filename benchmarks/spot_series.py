@@ -1,7 +1,7 @@
-"""Availability of spot capacity over time: the traces that `RESOLUTE_TRACES` names, or seeded synthetic ones, which the rows say.
+"""Availability of spot capacity over time: the traces in `RESOLUTE_TRACES`, or seeded synthetic ones, which the rows name.
 
-A series says in which ticks one machine of a type could be had in a zone. Traces with ticks of ten minutes are cut into thirds, so
-that one tick is about one start of a machine everywhere.
+A series contains the ticks in which one machine of a type was available in a zone. Ticks of ten minutes are divided by three, so
+that one tick is about one start of a machine in all series.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from random import Random
 SHORT_TICK_S = 200.0
 SYNTHETIC_TICKS, SYNTHETIC_TICK_S = 20_000, 195
 MEAN_UP_H, MEAN_DOWN_H = (0.7, 1.5, 6.0, 10.0), (3.5, 1.7, 1.0, 1.0)
-"""Of the zones of a synthetic region: as different from each other as those of the traces."""
+"""Parameters of the zones of a synthetic region, which differ as much as those of the traces."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One zone; `up[i]` says whether a machine is to be had, and stays, from `i * tick_s` to `(i + 1) * tick_s`."""
+    """One zone. If `up[i]`, a machine is available, and keeps running, from `i * tick_s` to `(i + 1) * tick_s`."""
 
     zone: str
     tick_s: float
@@ -31,7 +31,7 @@ class Series:
 
     @cached_property
     def _ends(self) -> tuple[int, ...]:
-        """For each tick the first later tick in which the word is another one."""
+        """For each tick the first later tick with another value."""
         lengths = [len(list(run)) for _, run in groupby(self.up)]
         ends = accumulate(lengths)
         return tuple(end for end, length in zip(ends, lengths, strict=True) for _ in range(length))
@@ -44,13 +44,13 @@ class Series:
         return self.up[int(at_s / self.tick_s)]
 
     def changes_at(self, at_s: float) -> float:
-        """When what holds at `at_s` ends."""
+        """End of the state at `at_s`."""
         return self._ends[int(at_s / self.tick_s)] * self.tick_s
 
 
 @dataclass(frozen=True)
 class Region:
-    """Zones with one kind of machine, over the same time."""
+    """Zones with one machine type, over the same time."""
 
     name: str
     zones: tuple[Series, ...]
@@ -65,12 +65,12 @@ class Region:
 
 
 def beginning(region: Region, ticks: int) -> Region:
-    """The same region for so many ticks."""
+    """The region, cut to a number of ticks."""
     return Region(name=region.name, zones=tuple(replace(zone, up=zone.up[:ticks]) for zone in region.zones))
 
 
 def regions(environ: Mapping[str, str] = os.environ) -> tuple[tuple[Region, ...], str]:
-    """All regions with what they are, in words. Raises FileNotFoundError when `RESOLUTE_TRACES` names no traces."""
+    """All regions, and the description of their origin. Raises FileNotFoundError if `RESOLUTE_TRACES` contains no traces."""
     directory = environ.get("RESOLUTE_TRACES")
     if not directory:
         return synthetic(Random(1)), "synthetic series (RESOLUTE_TRACES is not set)"
@@ -94,7 +94,7 @@ def _read(file: Path, zone: str) -> Series:
 
 
 def synthetic(rng: Random, *, ticks: int = SYNTHETIC_TICKS, sizes: Sequence[int] = (4, 2)) -> tuple[Region, ...]:
-    """Regions of so many zones; times with and without capacity are drawn from exponential distributions."""
+    """Synthetic regions; times with and without capacity have exponential distributions."""
     found = []
     for number, size in enumerate(sizes, 1):
         zones = []

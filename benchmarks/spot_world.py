@@ -1,8 +1,8 @@
-"""One training job in one pool under virtual time: every decision is production code, the cloud is an availability series.
+"""One training job in one pool under virtual time: production code makes every decision, the cloud is an availability series.
 
-`plan_pool` decides and `risk` learns, as in a live master. A spot machine is granted while its zone has capacity.
-When that ends the machine is under notice: the job saves within the notice and its replacement is asked for at once.
-What is trained or booted during a notice counts for nobody, neither here nor for the oracle.
+`plan_pool` decides and `risk` learns, as in a live master. A spot request succeeds while its zone has capacity. When the capacity
+ends, the machine gets a notice: the job saves within the notice, and its replacement is requested at once. Training and boots
+during a notice count neither here nor for the oracle.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from resolute_provisioner.planning.deadline import INTERRUPTIONS_PER_HOUR
 START = datetime(2023, 1, 1, tzinfo=UTC)
 POOL = PoolName("p")
 RESTORE_S = 15.0
-"""From a machine that has joined to the first new step."""
+"""Seconds from a machine's join to the first new step."""
 SPOT_PRICE, ON_DEMAND_PRICE = 0.918, 3.06
-"""An hour of one V100 (p3.2xlarge, us-east-1, list price of early 2023 and the usual spot price then)."""
+"""Price of an hour of one V100 (p3.2xlarge, us-east-1; list price of early 2023, and the usual spot price of that time)."""
 ON_DEMAND = "on-demand"
 MAX_ROUNDS = 100
-"""Plans at one moment: each refused launch is followed by another plan, and each offer is refused once."""
+"""Maximum number of plans at one time: another plan follows each refused launch, and each offer is refused once."""
 EPSILON_S = 1e-6
 
 
 @dataclass(slots=True)
 class Machine:
-    """What the pool pays for. `until_s`: when its zone's capacity ends."""
+    """A paid machine. `until_s` is the end of its zone's capacity."""
 
     id: str
     offer: Offer
@@ -66,7 +66,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the job. Seconds since its submission; `cost` in the currency of the prices, until the job's end."""
+    """The result of the job. Seconds since its submission; `cost` in the currency of the prices, until the job's end."""
 
     kept_s: float = 0.0
     finished_s: float | None = None
@@ -79,13 +79,13 @@ class Outcome:
 
 @dataclass(slots=True)
 class World:
-    """A job of `length_s` that is submitted at `begin_s` of the region's series, with or without a deadline."""
+    """A job of `length_s`, submitted at `begin_s` of the region's series, with or without a deadline."""
 
     region: Region
     begin_s: float
     length_s: float
     deadline_s: float | None = None
-    """Seconds since the submission; None: spot only, no deadline."""
+    """Seconds since the submission; None means spot only without a deadline."""
     interruptions_per_hour: float = INTERRUPTIONS_PER_HOUR
     beliefs: dict[str, OfferBelief] = field(default_factory=dict)
     now_s: float = 0.0
@@ -94,7 +94,7 @@ class World:
     placed_s: float = 0.0
     run: int = 1
     asked_s: float = 0.0
-    """When the run that waits or continues was asked for."""
+    """Time of the request of the pending or running run."""
     launches: int = 0
     outcome: Outcome = field(default_factory=Outcome)
     pool: PoolScaling = field(init=False)
@@ -114,7 +114,7 @@ class World:
     # -- the course of things ----------------------------------------------------------------------------------
 
     def play(self, until_s: float) -> Outcome:
-        """Until the job is done or the series is at `until_s`."""
+        """Runs until the job ends or the series reaches `until_s`."""
         while True:
             wake = self._decide()
             next_s = min(self._next_event(), until_s if wake is None else min(wake, until_s))
@@ -131,7 +131,7 @@ class World:
 
     @property
     def done_s(self) -> float:
-        """Seconds of training that are done and will be kept."""
+        """Seconds of training that are kept."""
         return self._done_s()
 
     def _trains_from(self) -> float:
@@ -179,7 +179,7 @@ class World:
     # -- decisions ---------------------------------------------------------------------------------------------
 
     def _decide(self) -> float | None:
-        """Plan and carry out until nothing more is changed at this moment; answers when to plan again."""
+        """Plans and applies until no plan changes anything at this time. Returns the time of the next plan."""
         for _ in range(MAX_ROUNDS):
             plan = plan_pool(self._view())
             self.outcome.plans += 1
@@ -242,7 +242,7 @@ class World:
         return replace(runs, saved_at=_at(self.placed_s))  # nothing is ever lost
 
     def _progress(self) -> Progress:
-        """Nothing is ever lost, so that what is done is saved."""
+        """Saved work, which equals the done work, because no work is ever lost."""
         part = self._done_s() / self.length_s
         return Progress(
             submitted_at=_at(self.begin_s),
@@ -279,14 +279,15 @@ class World:
         self.machines.append(machine)
 
     def _until(self, offer: Offer) -> float | None:
-        """When a machine of the offer is taken back; None when it is refused."""
+        """Time of the interruption of a machine of the offer; None if the request is refused."""
         if offer.market is Market.ON_DEMAND:
             return float("inf")
         (zone,) = [each for each in self.region.zones if each.zone == offer.zone]
         return zone.changes_at(self.now_s) if zone.is_up(self.now_s) else None
 
     def _end(self, termination: Termination) -> None:
-        """A drained machine ends when the job has left it, which is at once: a checkpoint is part of the restore here."""
+        """A drained machine ends when its job has ended, which is immediate: the time of a checkpoint is part of the restore
+        here."""
         (machine,) = [each for each in self.machines if each.id == termination.instance_id]
         if machine is self.on:
             self.outcome.moves += 1

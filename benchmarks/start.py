@@ -1,8 +1,9 @@
-"""From the first byte of `POST /experiments` to the first line of the trial's own program, beside that program started bare.
+"""Time from the first byte of `POST /experiments` to the first line of the trial's program, compared with a start of that program
+alone.
 
-Agent idle and connected, process runtime: own process, private directory and root, own token. The program prints the time of
-the clock that all processes of the machine share; it is the experiment's entrypoint, so everything that a task is owed (its
-code, its info files, its rendezvous, the proof that its checkpoints can be stored) has happened before.
+The agent is idle and connected, with the process runtime: a process with a private directory, root and token. The program prints
+the time of the clock that all processes of the machine share. It is the experiment's entrypoint, so the time includes the
+preparation of the task: its code, its info files, its rendezvous, and the check that its checkpoints can be stored.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benchmarks.report import Row, Spread, Target, percentile
 RUNS = 100
 PROGRAM = ["-S", "-E", "-c", "import time; print(time.monotonic_ns(), flush=True)"]
 SETTLE_S = 0.1
-"""Nobody asks how far a trial is before this much time: the questions would be measured as well."""
+"""The benchmark does not poll the trial before this time, so that polls do not affect the measurement."""
 
 WARM_UP = 5
 RELEASED = Path(__file__).resolve().parents[1] / ".venv-compat" / "bin" / "python"
@@ -50,7 +51,7 @@ def main() -> list[Row]:
 
 
 def _pairs(client: Client, program: list[str], runs: int, **config: Any) -> tuple[list[float], list[float]]:
-    """Milliseconds bare and as a trial, in turn; the first few only warm up."""
+    """Milliseconds of the program alone and as a trial, in turn. The first rounds are a warm-up."""
     warm_up = min(WARM_UP, runs // 2)
     pairs = [(_bare_ms(program), _started_ms(client, program, **config)) for _ in range(runs + warm_up)]
     bare, started = zip(*pairs[warm_up:], strict=True)

@@ -1,4 +1,4 @@
-"""Checkpoints in a bucket of this machine: how fast they go there and back, how soon after a notice, how fast they are removed."""
+"""Checkpoints in a local bucket: rates of upload and download, latency after a notice, and rate of removal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def main() -> list[Row]:
 
 
 class Copies:
-    """The same files, sent and fetched by the storage port and by boto3's transfer manager with its own settings."""
+    """Uploads and downloads of the same files by the storage port, and by boto3's transfer manager with its default settings."""
 
     def __init__(self, store: Server, directory: Path) -> None:
         self._store = store
@@ -47,12 +47,12 @@ class Copies:
         self.names = [f"shard-{number:02}" for number in range(FILES)]
         for name in self.names:
             (self._files / name).write_bytes(os.urandom(FILE_BYTES))
-        tempfile.tempdir = str(directory)  # what is staged lies on the same disk, and a link is enough
+        tempfile.tempdir = str(directory)  # Staged files are on the same disk, so that a link is enough.
         self._storage = storage_from_config(store.config("own"), shared_fs_mount=None)
         self._client = store.client()
 
     def only(self, count: int) -> Copies:
-        """The first of the files."""
+        """The first file."""
         few = copy.copy(self)
         few.names = self.names[:count]
         return few

@@ -1,8 +1,8 @@
-"""From the notice that a machine will be taken back to the committed checkpoint in the bucket: a real cluster of local machines.
+"""Time from the notice of an interruption to the committed checkpoint in the bucket, in a real cluster of local machines.
 
-A trial whose every run is given notice as soon as it works. The time of the notice is the cloud's, the time of the commit the
-task's, after the master knows of the checkpoint; both read the clock of this machine. Beside it one upload of the same bytes by
-boto3's transfer manager.
+Each run of a trial gets a notice as soon as it trains. The cloud records the time of the notice; the task records the time of the
+commit, after the master has stored the checkpoint. Both use the clock of this machine. For comparison, boto3's transfer manager
+uploads the same bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _noticed(cluster: LiveCluster, store: Server, code: Path, directory: Path, s
     }
     experiment = cluster.client.create_experiment(config, code)
     trial = until("it has a trial", lambda: next(iter(experiment.list_trials()), None))
-    rounds = [_round(cluster, trial, number) for number in range(ROUNDS + 1)][1:]  # the first one warms up
+    rounds = [_round(cluster, trial, number) for number in range(ROUNDS + 1)][1:]  # The first one is a warm-up.
     bare = [_bare_upload(store, directory, SIZES[size]) for _ in rounds]
     experiment.kill()
     return [
@@ -66,7 +66,7 @@ def _noticed(cluster: LiveCluster, store: Server, code: Path, directory: Path, s
 
 
 def _round(cluster: LiveCluster, trial: Any, number: int) -> tuple[float, float]:
-    """Milliseconds from the notice until the program saw it, and until the checkpoint was committed and known."""
+    """Milliseconds from the notice until the program reads it, and until the master has stored the committed checkpoint."""
     machine = until("a run works", lambda: _machine(trial, number + 1))
     order_interruption(cluster.pool_root, machine, notice_s=NOTICE_S, reason="benchmark")
     told = until("the notice is there", lambda: _notice_at(cluster, machine), every_s=0.01)
@@ -75,7 +75,7 @@ def _round(cluster: LiveCluster, trial: Any, number: int) -> tuple[float, float]
 
 
 def _machine(trial: Any, run: int) -> str | None:
-    """The machine of that run, once it has reported a step."""
+    """The machine of the run, after its first reported step."""
     if not any(report.trial_run_id == run for report in trial.iter_metrics("training")):
         return None
     for each in trial.list_allocations():

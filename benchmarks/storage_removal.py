@@ -1,7 +1,7 @@
-"""Removal of many checkpoints by a real master, ordered by other counts of their experiment, as its end orders it.
+"""Removal of many checkpoints by a real master, triggered by new checkpoint counts of their experiment.
 
-The experiment and its checkpoints are stored by the engine's own commands, the objects by the server itself. Beside it the
-vendor's client alone, from as many threads. Meanwhile the master tells how late its event loop was with its wake-ups.
+The engine's commands store the experiment and its checkpoints, and the server creates the objects. For comparison, the vendor's
+client removes objects from the same number of threads. Meanwhile the master exports the delays of its event loop's wake-ups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from resolute_master.pools.policies import pool_policies
 from support.engines import AgentByHand, running
 
 COUNT = int(os.environ.get("RESOLUTE_BENCH_CHECKPOINTS", "2000"))
-"""Ten thousand take five times as long, at the same requests a second: this machine's S3 answers some two hundred."""
+"""Ten thousand take five times as long at the same rate: the local S3 answers about two hundred requests per second."""
 
 BARE = 500
 FILES = ("weights", "optimizer", "metadata.json", MANIFEST_NAME)
@@ -90,7 +90,7 @@ def rows(store: Server, directory: Path) -> list[Row]:
 
 
 async def _reported(config_file: Path, uuids: list[str]) -> None:
-    """An experiment of one trial that has ended, with these checkpoints."""
+    """An ended experiment of one trial, with these checkpoints."""
     await fill(config_file, 1, EXPERIMENT)
     config = load_master_config(config_file, {}, {})
     store = await open_store(config)
@@ -120,13 +120,13 @@ async def _reported(config_file: Path, uuids: list[str]) -> None:
 
 
 def _left(store: Server) -> Iterator[Any]:
-    """Objects of the checkpoints, and marks."""
+    """Objects of the checkpoints, and removal marks."""
     answer = store.client().list_objects_v2(Bucket=BUCKET, Prefix="removal/", MaxKeys=1)
     yield from answer.get("Contents", ())
 
 
 def _bare(store: Server, uuids: list[str]) -> float:
-    """Requests a second: the listing, the mark and the deletions of a removal, without the rest."""
+    """Requests per second of the listing, the mark and the deletions of a removal, without a master."""
     client = store.client()
 
     def remove(uuid: str) -> None:
@@ -145,7 +145,7 @@ def _bare(store: Server, uuids: list[str]) -> float:
 # ------------------------------------------------------------------------------------------------------- event loop
 
 Buckets = list[tuple[float, float]]
-"""(late by at most so many seconds, wake-ups), from the first to infinity."""
+"""Histogram of (upper limit of the delay in seconds, wake-ups), up to infinity."""
 
 
 def _lag(cluster: Cluster) -> Buckets:
@@ -167,7 +167,7 @@ def _since(before: Buckets, after: Buckets) -> Buckets:
 
 
 def _quantile(buckets: Buckets, share: float) -> float:
-    """The smallest limit that holds so many."""
+    """The smallest limit that contains the given number."""
     return next(limit for limit, count in buckets if count >= share * buckets[-1][1])
 
 

@@ -1,8 +1,8 @@
-"""An S3 of this machine (moto) that counts its requests: `python -m benchmarks.storage_server PORT`; `/requests` tells them.
+"""A local S3 (moto) that counts its requests: `python -m benchmarks.storage_server PORT`; `/requests` returns the counts.
 
-`/objects` takes a list of keys and makes an object of one byte of each, without a request for each. A listing finds its prefix by
-bisection: moto's own looks at every key of the bucket, which no object store does, and takes most of the time of a removal from a
-bucket of 40,000 objects.
+`/objects` takes a list of keys, and creates an object of one byte for each without further requests. A listing finds its prefix by
+bisection: moto scans every key of the bucket, unlike real object stores, and needs most of the time of a removal from a bucket of
+40,000 objects for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 READY_S = 60.0
 BUCKET = "bench"
 IDENTITY = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_DEFAULT_REGION": "us-east-1"}
-"""moto asks for some, and believes any."""
+"""Credentials, of which moto accepts any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,17 @@ class Server:
     address: str
 
     def config(self, prefix: str) -> dict[str, Any]:
-        """As `checkpoint_storage`."""
+        """The bucket as `checkpoint_storage`."""
         return {"type": "s3", "bucket": BUCKET, "endpoint_url": self.address, "prefix": prefix}
 
     def client(self) -> Any:
-        """The vendor's, with its own defaults."""
+        """The vendor's client with default settings."""
         import boto3
 
         return boto3.client("s3", endpoint_url=self.address)
 
     def make(self, keys: Sequence[str]) -> None:
-        """Objects of one byte."""
+        """Creates objects of one byte."""
         body = json.dumps(list(keys)).encode()
         with urllib.request.urlopen(urllib.request.Request(f"{self.address}/objects", data=body, method="POST")):
             pass
@@ -60,7 +60,7 @@ class Server:
 
 @contextlib.contextmanager
 def server(environ: Mapping[str, str]) -> Iterator[Server]:
-    """It ends with the context. This process and its children may use it."""
+    """The server ends with the context. This process and its children may use it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -118,7 +118,7 @@ def _sort_keys() -> None:
     whole = models.S3Backend.list_objects
 
     class SortedKeys(models._VersionedKeyStore):  # type: ignore[misc]
-        """Keys of a bucket that finds those of a prefix."""
+        """Sorted keys of a bucket, with a search by prefix."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,5 @@
-"""The trial of `benchmarks.storage_notice`: it steps until it is to stop, saves as many bytes as it was told to, and says when."""
+"""The trial of `benchmarks.storage_notice`: it trains until it is preempted, saves the configured number of bytes, and prints the
+times."""
 
 from __future__ import annotations
 

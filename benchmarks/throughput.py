@@ -1,9 +1,9 @@
-"""No-op trials per second through a whole cluster, beside the rate at which this machine spawns the same program bare.
+"""No-op trials per second through a whole cluster, compared with the rate at which this machine starts the same program directly.
 
-1,000 trials from 4 clients on one agent with 256 artificial slots: each an experiment of its own, with its own process,
-private directory and token. Timed from the first request until the last exit code is committed; afterwards every trial's
-line is read back through the log API, and a missing one is an error. Where Slurm is installed and answers, the rate of
-`srun` from 4 clients is told beside it.
+4 clients submit 1,000 trials to one agent with 256 artificial slots. Each trial is a separate experiment with its own process,
+private directory and token. The time is from the first request until the last exit code is committed. Afterwards the benchmark
+reads every trial's line through the log API; a missing line is an error. If Slurm is installed and answers, the benchmark also
+measures the rate of `srun` from 4 clients.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> list[Row]:
 
 
 def _row(database: str, db: Mapping[str, Any] | None) -> Row:
-    """The bare rate is taken before and after, for a machine's speed drifts."""
+    """Measures the direct rate before and after, because a machine's speed drifts."""
     before = _bare_rate()
     with cluster(slots=SLOTS, db=db) as running:
         used = [_processor_s(process) for process in (running.master, running.agent)]
@@ -62,7 +62,7 @@ def _row(database: str, db: Mapping[str, Any] | None) -> Row:
 
 
 def _processor_s(process: subprocess.Popen[bytes] | None) -> float:
-    """So far, without its children's."""
+    """Processor time up to now, without that of child processes."""
     assert process is not None
     times = psutil.Process(process.pid).cpu_times()
     return float(times.user + times.system)
@@ -91,14 +91,14 @@ def _trials_rate(running: Cluster) -> float:
 
 
 def _id_of(answer: bytes) -> int:
-    """Without reading all of it: the clients' own work would slow the cluster, which has the same processors."""
+    """Reads the response partially: the clients' work would slow the cluster, which uses the same processors."""
     mark = b'"experiment":'
     place = answer.index(b'"id":', answer.index(mark)) + 5
     return int(answer[place : place + 20].split(b",")[0].split(b"}")[0])
 
 
 def _until_completed(running: Cluster, count: int) -> None:
-    """One question each time: what is asked while the clock runs, the master answers instead of starting trials."""
+    """Polls with one request: each request during the measurement takes time of the master."""
     client = running.client()
     end = time.monotonic() + LIMIT_S
     ended = "/api/v1/experiments?limit=1&states=STATE_COMPLETED&states=STATE_ERROR"

@@ -1,4 +1,4 @@
-"""Interleaved measurement: what is compared is run in turn, so that a machine whose speed drifts is fair to both."""
+"""Interleaved measurement: the subjects run in turn, so that a drift of the machine's speed affects them equally."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def interleaved(
     rounds: int = 7,
     timer: Callable[[], float] = time.process_time,
 ) -> dict[str, tuple[float, ...]]:
-    """Seconds of each subject in every round, after one warm-up round; by default of this process's own work."""
+    """Seconds of each subject in every round, after one warm-up round; by default the processor time of this process."""
     taken: dict[str, list[float]] = {name: [] for name in subjects}
     for number in range(rounds + 1):
         for name, run in subjects.items():

@@ -1,6 +1,6 @@
-"""The job trace of the benchmarks, and the pool that it runs on: `RESOLUTE_TRACES` names the directory of shared traces.
+"""The job trace of the benchmarks, and its pool: `RESOLUTE_TRACES` is the directory of recorded traces.
 
-Without it our own synthetic trace of the same kind and size takes its place, and the rows say so.
+Without it the benchmarks use a synthetic trace of similar size, and the rows name it so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLOTS_CAP = 4_000
 
 
 def jobs_between(first_day: float, last_day: float) -> tuple[TraceJob, ...]:
-    """Of the trace `philly_dev`, or of the synthetic one."""
+    """The jobs of the trace `philly_dev`, or of the synthetic one."""
     directory = os.environ.get(VARIABLE)
     found = read_jobs(Path(directory) / "jobs" / "philly_dev.csv") if directory else synthetic_jobs(0)
     return between(found, first_day, last_day)
@@ -36,7 +36,7 @@ def trace_name() -> str:
 def trace_pool(
     *, prices: dict[int, float] | None = None, max_instances: int = SLOTS_CAP, **scaling: object
 ) -> PoolPolicy:
-    """Machines of each size at `SLOT_HOUR` a slot, or at `prices` by size."""
+    """A pool with machines of each size at `SLOT_HOUR` per slot, or at `prices` by size."""
     offers = tuple(
         Offer(
             offer_id=f"size-{size}",

@@ -1,8 +1,8 @@
-"""Cost and waiting of the pool on a trace of jobs, beside the policies that it is judged by, and the frontier over its settings.
+"""Cost and waiting of the pool on a trace of jobs, compared with other policies, and the frontier over its settings.
 
-Days 0 to 20; a slot-hour costs 3.06 in every size (1, 4, 8), machines start in 180 s, at most 4,000 slots. A gang of at most
-8 slots runs on one machine; every job completes. Then once more with size 8 at the price of 6.5 times size 1. Our setting is
-`OURS`; the others of `SETTINGS` are the frontier, drawn to `PLOT`. Processor time of a month: the last row.
+Days 0 to 20; a slot-hour costs 3.06 in every size (1, 4, 8), machines start in 180 s, and the maximum is 4,000 slots. A gang of at
+most 8 slots runs on one machine; every job completes. A second run sets the price of size 8 to 6.5 times that of size 1. Our
+setting is `OURS`; the others of `SETTINGS` are the frontier, drawn to `PLOT`. The last row is the processor time of a month.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ DAYS, MONTH = 20, 30
 PLOT = Path(__file__).resolve().parents[1] / "docs" / "twin.svg"
 RIVALS = ("packing", "determined", "static")
 FIRST_ORDER = {"packing": (0.069, 110.0), "determined": (0.317, 52.0)}
-"""Excess and mean wait that a first-order model gave; ours shall lie within these of it."""
+"""Excess and mean wait of a first-order model, and the limits of the differences to it."""
 NEAR_EXCESS, NEAR_WAIT_S = 0.03, 8.0
 BETTER = 0.90
-"""In one of the two figures at most so much of `packing`, and in neither more than it."""
+"""Target: in one of the two figures at most this fraction of `packing`, and in the other at most `packing`."""
 MONTH_S = 45.0
 WHOLE_DAYS, EXCESS, WAIT_S, BEYOND_CLAIRVOYANT = 75, 0.03, 150.0, 1.25
-"""Of pools at their defaults."""
+"""Targets of pools with default settings."""
 DEAR_8 = {size: SLOT_HOUR * size for size in SIZES[:-1]} | {8: 6.5 * SLOT_HOUR}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What an operator sets; `max_idle_cost` None is the idle period alone."""
+    """The operator's settings; without `max_idle_cost` only the idle period applies."""
 
     max_idle_cost: float | None
     consolidation: bool = True
@@ -112,7 +112,7 @@ def _figures(run: str, found: dict[str, Figures]) -> list[Row]:
 
 def _first_order(rivals: dict[str, Figures]) -> list[Row]:
     if "synthetic" in trace_name():
-        return []  # the model was of the other trace
+        return []  # the model describes the other trace
     return [
         row
         for name, (excess, wait_s) in FIRST_ORDER.items()
@@ -158,14 +158,14 @@ def _judged(run: str, ours: Figures, packing: Figures) -> list[Row]:
 
 
 def _default_pool() -> PoolPolicy:
-    """What a pool has whose configuration says nothing but its offers and its maximum."""
+    """A pool whose configuration contains only its offers and its maximum."""
     pool = trace_pool()
     assert pool.scaling is not None
     return replace(pool, scaling=default_scaling("trace", pool.scaling.offers, max_instances=SLOTS_CAP))
 
 
 def _defaults() -> list[Row]:
-    """On the whole trace, with nothing set."""
+    """The whole trace with default settings."""
     figures = simulate(Setting(pool=_default_pool(), jobs=jobs_between(0, WHOLE_DAYS)), "resolute").figures
     return [
         Row(
@@ -186,7 +186,7 @@ def _defaults() -> list[Row]:
 
 
 def _bursts() -> list[Row]:
-    """Short single-slot work, beside the cost of a policy that knows every gap and lets work wait as long."""
+    """Short single-slot work, compared with a policy that knows every gap and has the same mean wait."""
     jobs = bursty_jobs(0)
     figures = simulate(Setting(pool=_default_pool(), jobs=jobs), "resolute").figures
     knowing = knows_every_gap(jobs, boot_s=DEFAULT_BOOT_S, wait_mean_s=figures.wait_mean_s)
@@ -228,7 +228,7 @@ def _month() -> Row:
 
 
 def draw(found: dict[str, Figures], path: Path) -> None:
-    """Excess against mean wait. `static` lies far outside and is left out."""
+    """Plots excess against mean wait without `static`, which is far outside."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -242,7 +242,7 @@ def draw(found: dict[str, Figures], path: Path) -> None:
             panel.plot(
                 100 * each.excess, each.wait_mean_s, "s" if rival else "o", color="#d1495b" if rival else "#1b6ca8"
             )
-            # What is right of the line of our settings has its words on the right, and the line on the left.
+            # Labels of our settings are on the left of their line, other labels on the right.
             left = not rival and "nothing" not in words
             panel.annotate(
                 words,
