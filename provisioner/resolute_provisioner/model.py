@@ -334,6 +334,11 @@ class InstanceView:
         return self.slots_in_use > 0 or self.aux_in_use > 0
 
     @property
+    def idle(self) -> bool:
+        """It is there, in contact, and nothing runs on it."""
+        return self.joined_at is not None and self.agent_connected and not self.occupied
+
+    @property
     def free_slots(self) -> int:
         return max(0, self.slots - (self.slots_in_use - self.closed_slots_in_use))
 

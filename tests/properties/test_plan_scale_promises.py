@@ -26,6 +26,7 @@ from resolute_provisioner.model import (
 )
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.plan import plan_scale
+from resolute_provisioner.planning.standing import judge
 from support.effort import examples
 from support.provisioner import NOW, ago, an_offer
 
@@ -142,6 +143,22 @@ def test_same_input_in_any_order_gives_the_same_plan(world: World, shuffler: ran
     shuffler.shuffle(work)
     reordered = dict(reversed(known.items()))
     assert plan_scale(pool, instances, Demand(gangs=tuple(work)), reordered, NOW) == first
+
+
+@QUICK
+@given(worlds())
+def test_machines_that_no_rule_judges_are_in_order(world: World) -> None:
+    """Each is in one list; of a pool that is over its maximum all are judged, and then these are found to stay and take work."""
+    pool, instances, _, _ = world
+    fleet = judge(pool, instances, NOW)
+    assert sorted(view.instance_id for view in fleet.views()) == sorted(each.instance_id for each in alive(instances))
+    judged = {each.view.instance_id: each for each in judge(replace(pool, max_instances=-1), instances, NOW).others}
+    assert len(judged) == len(alive(instances))
+    for view in (*fleet.full, *fleet.open):
+        standing = judged[view.instance_id]
+        assert standing.staying and standing.capacity and standing.counts and not standing.suspect
+    assert all(view.occupied and view.free_slots == 0 and view.idle_since is None for view in fleet.full)
+    assert all(view.free_slots > 0 or not view.slots_in_use for view in fleet.open if view.idle_since is None)
 
 
 @QUICK

@@ -5,7 +5,7 @@ Each replaces one function object for the length of a test; nothing else is chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -32,7 +32,7 @@ from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import InstanceView, Observed, Offer, PoolScaling
 from resolute_provisioner.planning import deadline, keep_warm, plan
 from resolute_provisioner.planning.deadline import SPOT, Course
-from resolute_provisioner.planning.standing import Standing
+from resolute_provisioner.planning.standing import Fleet
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
 from resolute_sim.weather import CALM, CALM_CLOUD, Fault, PriceMoves, Weather
 
@@ -81,11 +81,10 @@ def ignore_starting_machines(patch: Patch) -> None:
     """They count against the maximum, and for nothing else: no bound is broken, only money is wasted."""
     judge = plan.judge
 
-    def blind(pool: PoolScaling, alive: Sequence[InstanceView], now: datetime) -> list[Standing]:
-        return [
-            replace(each, capacity=each.capacity and each.view.joined_at is not None)
-            for each in judge(pool, alive, now)
-        ]
+    def blind(pool: PoolScaling, instances: Iterable[InstanceView], now: datetime) -> Fleet:
+        fleet = judge(pool, instances, now)
+        seen = [replace(each, capacity=each.capacity and each.view.joined_at is not None) for each in fleet.others]
+        return replace(fleet, others=seen)
 
     patch.setattr(plan, "judge", blind)
 

@@ -10,6 +10,7 @@ from resolute_master.scheduler.supply import AvailableOffer, ComingMachine, Supp
 from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
 from resolute_provisioner.planning import notes
+from resolute_provisioner.planning.standing import by_id
 from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, outlooks
 
 
@@ -19,6 +20,8 @@ def of(
     """Starting machines and available offers of one elastic pool. `scaling` is `budgets.payable`: machines beyond the pool's
     budget are no supply, and no work waits for them."""
     wanted = [i for i in instances if i.intent is Intent.RUN and i.observed is not Observed.GONE]
+    # Most machines work and have no notice, and are only counted.
+    others = [i for i in wanted if i.joined_at is None or i.idle_since is not None or i.notice is not None]
     coming = tuple(
         ComingMachine(
             instance=InstanceId(i.instance_id),
@@ -26,12 +29,12 @@ def of(
             expected_at=i.requested_at + timedelta(seconds=_join_time_s(beliefs.get(i.offer_id))),
             gangs=i.reserved_for,
         )
-        for i in sorted(wanted, key=lambda i: i.instance_id)
+        for i in sorted(others, key=by_id)
         if i.joined_at is None and i.notice is None
     )
     unused = tuple(
         UnusedMachine(instance=InstanceId(i.instance_id), gangs=i.reserved_for)
-        for i in sorted(wanted, key=lambda i: i.instance_id)
+        for i in sorted(others, key=by_id)
         if i.joined_at is not None and i.idle_since == i.joined_at and i.reserved_for
     )
     blocked = launch_errors.blocks(scaling, beliefs, now)
@@ -50,7 +53,7 @@ def of(
         if each.offer.offer_id not in blocked
     ]
     # A machine with a notice gives its place to its replacement.
-    room = max(0, scaling.max_instances - sum(i.notice is None for i in wanted))
+    room = max(0, scaling.max_instances - len(wanted) + sum(i.notice is not None for i in others))
     if not room:
         obstacles.append(f"the pool has its {scaling.max_instances} machine(s)")
     # All offers are paid for from one sum, and of none more can be had for it than of the one that costs the least.

@@ -154,7 +154,8 @@ class Machines:
 
     def _coming_for(self, slots: int, token: str) -> _Machine | None:
         fitting = [m for m in self._machines if (m.free >= slots if slots else m.aux > 0)]
-        return min(fitting, key=lambda m: (token not in m.gangs, m.free, *m.order(token)), default=None)
+        own = [m for m in fitting if token in m.gangs]
+        return min(own or fitting, key=lambda m: (m.free, m.expected_at, m.name), default=None)
 
     def _launchable(self, slots: int) -> _Stock | None:
         """The cheapest that holds it."""

@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import Cause, Consolidation, Launch, PoolScaling, Resident, Termination
-from resolute_provisioner.planning.standing import Standing
+from resolute_provisioner.model import Cause, Consolidation, InstanceView, Launch, PoolScaling, Resident, Termination
 from resolute_provisioner.ranking import Outlook
 
 LONGEST_S = 86_400.0
@@ -36,7 +35,7 @@ class Move:
 
 
 def consolidate(
-    pool: PoolScaling, staying: Sequence[Standing], offers: Sequence[Outlook], room: int, now: datetime
+    pool: PoolScaling, staying: Sequence[InstanceView], offers: Sequence[Outlook], room: int, now: datetime
 ) -> Move:
     """The best move among the machines that stay. `offers` may be asked for now, the best first; `room` machines more may
     be had. To be asked only while nothing waits and no machine is being drained."""
@@ -48,15 +47,15 @@ def consolidate(
     room = 0 if any(map(_has_no_gang, staying)) else room
     ripe: list[tuple[datetime, float, str, Move]] = []
     for each in staying:
-        price = prices.get(each.view.offer_id)
-        if price is None or not _may_move(each):
+        price = prices.get(each.offer_id) if _may_move(each) else None
+        if price is None:
             continue
-        market = markets.get(each.view.offer_id)
-        onto = [o for o in staying if o is not each and markets.get(o.view.offer_id) is market]
+        market = markets.get(each.offer_id)
+        onto = [o for o in staying if o is not each and markets.get(o.offer_id) is market]
         found = _onto_others(each, onto, prices, price) or _onto_smaller(each, offers, onto, prices, price, room)
         if found is not None:
             pays_at = _pays_at(each, found, policy, price)
-            ripe.append((pays_at, -found.saving, each.view.instance_id, found.move(each)))
+            ripe.append((pays_at, -found.saving, each.instance_id, found.move(each)))
     if not ripe:
         return Move()
     due = [entry for entry in ripe if entry[0] <= now]
@@ -76,27 +75,24 @@ class _Way:
     coming: bool = False
     """What it needs is on its way already, and is waited for."""
 
-    def move(self, each: Standing) -> Move:
+    def move(self, each: InstanceView) -> Move:
         if self.coming:
             return Move()
         if self.launch is not None:
             offer = self.launch.offer
-            reason = (
-                f"a cheaper machine for what runs on {each.view.instance_id}, which saves {self.saving:.2f} an hour"
-            )
+            reason = f"a cheaper machine for what runs on {each.instance_id}, which saves {self.saving:.2f} an hour"
             return Move(launches=(Launch(offer_id=offer.offer_id, gang_tokens=(), reason=reason),))
         reason = f"what runs on it fits on other machines, which saves {self.saving:.2f} an hour"
-        ended = Termination(instance_id=each.view.instance_id, cause=Cause.CONSOLIDATION, reason=reason, drain=True)
+        ended = Termination(instance_id=each.instance_id, cause=Cause.CONSOLIDATION, reason=reason, drain=True)
         return Move(drains=(ended,))
 
 
-def _has_no_gang(each: Standing) -> bool:
-    return each.view.joined_at is None and not each.view.reserved_for
+def _has_no_gang(view: InstanceView) -> bool:
+    return view.joined_at is None and not view.reserved_for
 
 
-def _may_move(each: Standing) -> bool:
+def _may_move(view: InstanceView) -> bool:
     """It has room left over, and all that runs there can be moved."""
-    view = each.view
     if not view.residents or view.aux_in_use or not view.agent_connected or view.disabled:
         return False
     moved = sum(resident.slots for resident in view.residents)
@@ -104,18 +100,17 @@ def _may_move(each: Standing) -> bool:
 
 
 def _onto_others(
-    each: Standing, others: Sequence[Standing], prices: Mapping[str, float | None], price: float
+    each: InstanceView, others: Sequence[InstanceView], prices: Mapping[str, float | None], price: float
 ) -> _Way | None:
     """On slots that are free on machines in use, or on idle machines that are cheaper."""
     free: dict[str, int] = {}
-    for other in others:
-        view = other.view
+    for view in others:
         theirs = prices.get(view.offer_id)
         cheaper = theirs is not None and theirs < price
         if view.joined_at is not None and view.agent_connected and not view.disabled and (view.occupied or cheaper):
             free[view.instance_id] = view.free_slots
-    idle = {o.view.instance_id: prices.get(o.view.offer_id) or 0.0 for o in others if not o.view.occupied}
-    used = _fitted(each.view.residents, free)
+    idle = {view.instance_id: prices.get(view.offer_id) or 0.0 for view in others if not view.occupied}
+    used = _fitted(each.residents, free)
     if used is None:
         return None
     saving = price - sum(idle.get(name, 0.0) for name in used)
@@ -123,24 +118,24 @@ def _onto_others(
 
 
 def _onto_smaller(
-    each: Standing,
+    each: InstanceView,
     offers: Sequence[Outlook],
-    others: Sequence[Standing],
+    others: Sequence[InstanceView],
     prices: Mapping[str, float | None],
     price: float,
     room: int,
 ) -> _Way | None:
     """On a cheaper machine for all of it; a starting machine without a hold is waited for."""
-    slots = each.view.slots_in_use
+    slots = each.slots_in_use
     for other in others:
-        theirs = prices.get(other.view.offer_id)
-        comes = _has_no_gang(other) and other.view.slots >= slots
+        theirs = prices.get(other.offer_id)
+        comes = _has_no_gang(other) and other.slots >= slots
         if comes and theirs is not None and theirs < price:
             return _Way(saving=price - theirs, coming=True)
     fitting = [
         o for o in offers if o.offer.slots >= slots and o.price_per_hour is not None and o.price_per_hour < price
     ]
-    here = next((o.offer.market for o in offers if o.offer.offer_id == each.view.offer_id), None)
+    here = next((o.offer.market for o in offers if o.offer.offer_id == each.offer_id), None)
     fitting = [o for o in fitting if o.offer.market is here]
     if not fitting or room <= 0:
         return None
@@ -162,9 +157,8 @@ def _fitted(residents: Sequence[Resident], free: Mapping[str, int]) -> set[str] 
     return used
 
 
-def _pays_at(each: Standing, way: _Way, policy: Consolidation, price: float) -> datetime:
+def _pays_at(view: InstanceView, way: _Way, policy: Consolidation, price: float) -> datetime:
     """When the oldest of the work there will have run long enough that the move is expected to pay."""
-    view = each.view
     restart = price / view.slots * view.slots_in_use * policy.restart_s / 3600.0
     boot = 0.0 if way.launch is None else (way.launch.price_per_hour or 0.0) * way.boot_s / 3600.0
     needed_s = policy.margin * (restart + boot) / way.saving * 3600.0

@@ -90,7 +90,7 @@ def _needed_slots(view: InstanceView) -> float:
 
 def of_no_use(
     pool: PoolScaling,
-    unused: Sequence[Standing],
+    unused: Sequence[InstanceView],
     gangs: Sequence[Gang],
     unserved: Sequence[Unserved],
     blocks: Mapping[str, Block],
@@ -104,14 +104,13 @@ def of_no_use(
     incomplete = {each.gang.token: each for each in unserved}
     terminations: list[Termination] = []
     for each in unused:
-        view = each.view
-        tokens = [token for token in view.reserved_for if token in incomplete]
+        tokens = [token for token in each.reserved_for if token in incomplete]
         if tokens and not any(_may_be_completed(pool, incomplete[token], blocks, each, now) for token in tokens):
-            reason = f"it was launched for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, view.slots)}"
-            terminations.append(Termination(instance_id=view.instance_id, cause=Cause.STRANDED, reason=reason))
+            reason = f"it was launched for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, each.slots)}"
+            terminations.append(Termination(instance_id=each.instance_id, cause=Cause.STRANDED, reason=reason))
         elif not tokens and _is_not_awaited(each, waiting, patience, now):
-            reason = f"it has not joined, and {view.reserved_for[0]} waits for machines no longer"
-            terminations.append(Termination(instance_id=view.instance_id, cause=Cause.UNWANTED, reason=reason))
+            reason = f"it has not joined, and {each.reserved_for[0]} waits for machines no longer"
+            terminations.append(Termination(instance_id=each.instance_id, cause=Cause.UNWANTED, reason=reason))
     return terminations
 
 
@@ -122,7 +121,7 @@ def _why_useless(gang: Gang, size: int) -> str:
 
 
 def _may_be_completed(
-    pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block], member: Standing, now: datetime
+    pool: PoolScaling, each: Unserved, blocks: Mapping[str, Block], member: InstanceView, now: datetime
 ) -> bool:
     hold_until = held_until(pool, member)
     return now < hold_until and (bool(each.ways) or _asked_again_at(pool, each.gang, blocks) < hold_until)
@@ -139,17 +138,16 @@ def _asked_again_at(pool: PoolScaling, gang: Gang, blocks: Mapping[str, Block]) 
     return min(retries, default=_NEVER)
 
 
-def held_until(pool: PoolScaling, member: Standing) -> datetime:
-    return (member.view.launched_at or member.view.requested_at) + timedelta(seconds=pool.gang_hold_s)
+def held_until(pool: PoolScaling, member: InstanceView) -> datetime:
+    return (member.launched_at or member.requested_at) + timedelta(seconds=pool.gang_hold_s)
 
 
 def _serves(gang: Gang, size: int) -> bool:
     return machines_of(gang, size) is not None
 
 
-def _is_not_awaited(each: Standing, waiting: Set[str], patience: Patience, now: datetime) -> bool:
+def _is_not_awaited(view: InstanceView, waiting: Set[str], patience: Patience, now: datetime) -> bool:
     """Of one that is paid for already only while it is late: what is there soon will be there for the next one."""
-    view = each.view
     if view.joined_at is not None:
         return False
     paid = view.observed not in (Observed.UNKNOWN, Observed.PENDING)
@@ -161,7 +159,7 @@ def _is_not_awaited(each: Standing, waiting: Set[str], patience: Patience, now: 
 
 def idle_ones(
     pool: PoolScaling,
-    spare: Sequence[Standing],
+    spare: Sequence[InstanceView],
     warm: int,
     unserved: Sequence[Unserved],
     room: int,
@@ -174,17 +172,26 @@ def idle_ones(
     block work. `room`: the number of further machines after the ending ones have ended; `prices`: those
     in force, by offer id."""
     make_room, kept = _room_to_make(spare, unserved, room)
+
+    def idle_s_of(each: InstanceView) -> float:
+        return seconds_between(each.idle_since or now, now)
+
+    def overdue_s_of(each: InstanceView) -> float:
+        return idle_s_of(each) - patience.of(each.offer_id, prices.get(each.offer_id))
+
+    candidates = spare if make_room else [each for each in spare if overdue_s_of(each) >= 0]
+    if not candidates:
+        return []  # at most times
     hopes = _Hopes(pool, unserved, blocks)
     ordered = sorted(
-        spare,
-        key=lambda each: (-(prices.get(each.view.offer_id) or 0.0), each.view.idle_since or now, each.view.instance_id),
+        candidates,
+        key=lambda each: (-(prices.get(each.offer_id) or 0.0), each.idle_since or now, each.instance_id),
     )
     terminations: list[Termination] = []
     for each in ordered:
-        if each.view.instance_id in kept:
+        if each.instance_id in kept:
             continue  # however long it idled: the work that room is made for runs on it, too
-        idle_s = seconds_between(each.view.idle_since or now, now)
-        overdue_s = idle_s - patience.of(each.view.offer_id, prices.get(each.view.offer_id))
+        idle_s, overdue_s = idle_s_of(each), overdue_s_of(each)
         # One that makes room is replaced at once, so that the minimum does not protect it.
         if (
             overdue_s >= 0
@@ -197,14 +204,14 @@ def idle_ones(
         else:
             continue
         make_room -= 1
-        terminations.append(Termination(instance_id=each.view.instance_id, cause=cause, reason=reason))
+        terminations.append(Termination(instance_id=each.instance_id, cause=cause, reason=reason))
     return terminations
 
 
-def _room_to_make(spare: Sequence[Standing], unserved: Sequence[Unserved], room: int) -> tuple[int, frozenset[str]]:
+def _room_to_make(spare: Sequence[InstanceView], unserved: Sequence[Unserved], room: int) -> tuple[int, frozenset[str]]:
     """How many idle machines block the most important gang that would start without them, and which of them it would use
     itself."""
-    names = {each.view.instance_id for each in spare}
+    names = {each.instance_id for each in spare}
     for way in (way for each in unserved for way in each.ways):
         missing = max(0, way.machines_missing - room)
         if missing <= len(names.difference(way.would_use)):
@@ -221,9 +228,8 @@ class _Hopes:
         refused = {shape_of(each.gang): each.gang for each in unserved if not each.ways}
         self._retries = [(gang, _asked_again_at(pool, gang, blocks)) for gang in refused.values()]
 
-    def any_for(self, each: Standing, until: datetime) -> bool:
+    def any_for(self, view: InstanceView, until: datetime) -> bool:
         """Whether it is a member of one (`of_no_use` knows how long) or would be, if the rest is asked for again by then."""
-        view = each.view
         market = self._market_of.get(view.offer_id)
         return not self._tokens.isdisjoint(view.reserved_for) or any(
             retry_at < until

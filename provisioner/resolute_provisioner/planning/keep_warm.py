@@ -29,6 +29,7 @@ class Patience:
         self.pool, self._beliefs = pool, beliefs
         self._slots = {offer.offer_id: offer.slots for offer in pool.offers}
         self._of_size: dict[int, float] = {}
+        self._of_offer: dict[tuple[str, float | None], float] = {}
 
     def of(self, offer_id: str, price_per_hour: float | None) -> float:
         """Seconds that a machine of the offer may be without work at that price. One that costs nothing more, because it is paid
@@ -37,6 +38,12 @@ class Patience:
         What the price allows is in whole seconds: of a fraction below a microsecond the moment at which it is over would come too
         early to be that moment, and no other would follow.
         """
+        key = (offer_id, price_per_hour)
+        if key not in self._of_offer:
+            self._of_offer[key] = self._period_s(offer_id, price_per_hour)
+        return self._of_offer[key]
+
+    def _period_s(self, offer_id: str, price_per_hour: float | None) -> float:
         pool = self.pool
         period_s = pool.idle_timeout_s
         slots = self._slots.get(offer_id)

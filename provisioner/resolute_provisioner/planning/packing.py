@@ -111,7 +111,7 @@ class _Pass:
         prefers: int | None = None,
         buys_together: bool = False,
     ) -> None:
-        self._shelves = Shelves(copies(machines), (gang.token for gang in gangs))
+        self._shelves = Shelves(copies(machines), gangs)
         self._stock = stock
         self._room = room
         self._max_aux = max_aux

@@ -8,7 +8,7 @@ that are unneeded or have idled long enough (`ending`), and, while nothing is pe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime, timedelta
 
 from resolute_provisioner import risk
@@ -38,9 +38,15 @@ from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Packing, pack
 from resolute_provisioner.planning.probing import one_at_a_time
 from resolute_provisioner.planning.shelves import Machine
-from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S, NOTICE_GRACE_S, Standing, judge
+from resolute_provisioner.planning.standing import (
+    MASS_LOSS_PATIENCE_S,
+    NOTICE_GRACE_S,
+    Fleet,
+    Standing,
+    by_id,
+    judge,
+)
 from resolute_provisioner.ranking import outlooks
-from resolute_provisioner.risk import Block
 
 
 def plan_scale(
@@ -62,62 +68,69 @@ def plan_scale(
     the maximum, that one is asked for when the place is free); a machine that waiting work will use (a gang of `demand` in its
     room and that of machines which are ending, or what `demand.kept` stands for) is not given back for idling.
     """
-    alive = sorted((each for each in instances if not each.observed.final), key=lambda each: each.instance_id)
-    standings = judge(pool, alive, now)
-    terminations = [*must_go(pool, standings, now), *over_maximum(pool, standings)]
+    fleet = judge(pool, instances, now)
+    terminations = [*must_go(pool, fleet.others, now), *over_maximum(pool, fleet.others)]
     going = {each.instance_id for each in terminations}
-    staying = [each for each in standings if each.staying and each.view.instance_id not in going]
+    keep = (each.view for each in fleet.others if each.staying and each.view.instance_id not in going)
+    # Full machines stay as well and only count.
+    staying, full = sorted([*fleet.open, *keep], key=by_id), len(fleet.full)
 
-    market = _Market(pool, alive, beliefs, now)
-    room = max(0, pool.max_instances - sum(each.counts for each in standings))
-    gangs = [*_displaced(standings, demand), *in_order(demand.gangs)]
-    packing, patient_until = _packed(pool, staying, gangs, market, room, now)
+    market = _Market(pool, instances, beliefs, now)
+    room = max(0, pool.max_instances - fleet.counted)
+    gangs = [*_displaced(fleet.others, demand), *in_order(demand.gangs)]
+    packing, patient_until = _packed(pool, fleet, going, gangs, market, room, now)
     room -= len(packing.bought)
     launches, asking = one_at_a_time(_launches(packing), beliefs, market.asked)
 
-    unused = [each for each in staying if not (each.view.occupied or each.view.instance_id in packing.on_machines)]
+    unused = [each for each in staying if not (each.occupied or each.instance_id in packing.on_machines)]
     returned = of_no_use(pool, unused, gangs, packing.unserved, market.all_blocks, market.patience, now)
-    returned = returned[: max(0, len(staying) - pool.min_instances)]
+    returned = returned[: max(0, full + len(staying) - pool.min_instances)]
     # The minimum is there to be warm: a machine that only starts does not let an idle one go.
-    warm = sum(each.view.joined_at is not None for each in _without(staying, returned))
-    spare = [each for each in _without(unused, returned) if each.idle and each.view.instance_id not in demand.kept]
-    soon = _room_soon(pool, standings, [*terminations, *returned], packing)
+    warm = full + sum(each.joined_at is not None for each in _without(staying, returned))
+    spare = [each for each in _without(unused, returned) if each.idle and each.instance_id not in demand.kept]
+    soon = _room_soon(pool, fleet, [*terminations, *returned], packing)
     returned += idle_ones(
         pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, market.patience, now
     )
     # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
-    soon = _room_soon(pool, standings, [*terminations, *returned], packing)
+    soon = _room_soon(pool, fleet, [*terminations, *returned], packing)
     free = 0 if room_is_coming(packing.unserved, room, soon) else room
-    floor, floor_notes = _floor(pool, len(staying) - len(returned) + len(packing.bought), free, market)
+    floor, floor_notes = _floor(pool, full + len(staying) - len(returned) + len(packing.bought), free, market)
     floor, _ = one_at_a_time(floor, beliefs, {*market.asked, *(each.offer_id for each in launches)})
-    rest = _without(staying, returned)
-    waiting = demand.kept or any(_may_be_served(pool, standings, gang) for gang in gangs)
-    move = Move() if waiting else _move(pool, standings, rest, market, room - len(floor), now)
-    about_work = _for_work(pool, staying, packing, market, room, now)
+    waiting = demand.kept or _may_be_served(pool, fleet, gangs)
+    move = Move() if waiting else _move(pool, fleet, _without(staying, returned), market, room - len(floor), now)
+    about_work = _for_work(pool, fleet, packing, market, room, now)
     wanting = bool(packing.unserved or floor_notes or asking)
     return ScalePlan(
         launches=(*launches, *floor, *move.launches),
-        terminations=tuple(sorted([*terminations, *returned, *move.drains], key=lambda each: each.instance_id)),
-        revisit_at=_revisit_at(pool, standings, market, (move.revisit_at, patient_until), wanting, now),
-        notes=(*notes.for_pool(pool, standings, market.blocks), *floor_notes, *asking, *about_work),
+        terminations=tuple(sorted([*terminations, *returned, *move.drains], key=by_id)),
+        revisit_at=_revisit_at(pool, fleet, market, (move.revisit_at, patient_until), wanting, now),
+        notes=(*notes.for_pool(pool, fleet.others, market.blocks), *floor_notes, *asking, *about_work),
     )
 
 
 def _for_work(
-    pool: PoolScaling, staying: Sequence[Standing], packing: Packing, market: _Market, room: int, now: datetime
+    pool: PoolScaling, fleet: Fleet, packing: Packing, market: _Market, room: int, now: datetime
 ) -> list[Note]:
+    names = packing.on_machines
+    filled = {view.instance_id: view for view in fleet.views() if view.instance_id in names} if names else {}
     return [
-        *notes.for_waiting(packing, {each.view.instance_id: each.view for each in staying}, now),
+        *notes.for_waiting(packing, filled, now),
         *notes.for_unserved(pool, packing.unserved, market.all_blocks, pool.max_instances - room),
     ]
 
 
-def _may_be_served(pool: PoolScaling, standings: Sequence[Standing], gang: Gang) -> bool:
-    """By what the pool has, or by what it may ever buy, when it has no other work."""
+def _may_be_served(pool: PoolScaling, fleet: Fleet, gangs: Sequence[Gang]) -> bool:
+    """Some gang, by what the pool has, or by what it may ever buy, when it has no other work."""
+    there = {view.slots for view in fleet.views()} if gangs else set()
+    return any(_fits(pool, there, gang) for gang in gangs)
+
+
+def _fits(pool: PoolScaling, there: Set[int], gang: Gang) -> bool:
+    """`there`: the sizes of the pool's machines."""
     if gang.slots == 0:
         return pool.max_aux_per_instance > 0
-    sizes = {each.view.slots for each in standings}
-    sizes |= {offer.slots for offer in pool.offers if offer.market in gang.markets}
+    sizes = there | {offer.slots for offer in pool.offers if offer.market in gang.markets}
     counts = (machines_of(gang, size) for size in sizes)
     return any(count is not None and count <= max(1, pool.max_instances) for count in counts)
 
@@ -126,15 +139,16 @@ class _Market:
     """What may be bought now, and what keeps the rest from being bought."""
 
     def __init__(
-        self, pool: PoolScaling, alive: Sequence[InstanceView], beliefs: Mapping[str, OfferBelief], now: datetime
+        self, pool: PoolScaling, instances: Sequence[InstanceView], beliefs: Mapping[str, OfferBelief], now: datetime
     ) -> None:
         self.leave = disruption.leave(pool.disruption, beliefs, now)
         """To move work that runs."""
-        self.asked = probing.asked(alive, beliefs)
+        self.asked = probing.asked(instances, beliefs)
         """The offers whose one request has no answer yet."""
         self.blocks = probing.blocks(pool, self.asked, beliefs, now)
         self.gang_blocks = risk.gang_blocks(pool, beliefs, now, machines=pool.max_instances)
         """Of offers that may be asked for one machine and not for as many as a gang may need."""
+        self.all_blocks = {**self.gang_blocks, **self.blocks}
         self.gang_limits = risk.gang_limits(pool, beliefs, now)
         offers = outlooks(pool, beliefs, now)
         self.usable = [each for each in offers if each.offer.offer_id not in self.blocks]
@@ -142,10 +156,6 @@ class _Market:
         self.prices = {each.offer.offer_id: each.price_per_hour for each in offers}
         """In force, by offer id."""
         self.patience = keep_warm.Patience(pool, beliefs)
-
-    @property
-    def all_blocks(self) -> dict[str, Block]:
-        return {**self.gang_blocks, **self.blocks}
 
     def moments(self) -> list[datetime]:
         """When waiting work may find something that it does not find now."""
@@ -156,9 +166,9 @@ class _Market:
         ]
 
 
-def _without(standings: Sequence[Standing], returned: Sequence[Termination]) -> list[Standing]:
+def _without(machines: Sequence[InstanceView], returned: Sequence[Termination]) -> list[InstanceView]:
     names = {each.instance_id for each in returned}
-    return [each for each in standings if each.view.instance_id not in names]
+    return [each for each in machines if each.instance_id not in names]
 
 
 def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
@@ -180,15 +190,12 @@ def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
 
 
 def _move(
-    pool: PoolScaling,
-    standings: Sequence[Standing],
-    staying: Sequence[Standing],
-    market: _Market,
-    room: int,
-    now: datetime,
+    pool: PoolScaling, fleet: Fleet, staying: Sequence[InstanceView], market: _Market, room: int, now: datetime
 ) -> Move:
-    """One at a time: what is being moved may need the room that is free."""
-    if any(each.view.draining_since is not None for each in standings) or len(staying) <= pool.min_instances:
+    """One at a time: what is being moved may need the room that is free. `staying`: without the full machines, of which no part is
+    paid for in vain."""
+    draining = any(each.view.draining_since is not None for each in fleet.others)
+    if draining or len(fleet.full) + len(staying) <= pool.min_instances:
         return Move()
     found = consolidate(pool, staying, market.usable, room, now)
     if not (found.drains or found.launches) or market.leave.given:
@@ -197,7 +204,13 @@ def _move(
 
 
 def _packed(
-    pool: PoolScaling, staying: Sequence[Standing], gangs: list[Gang], market: _Market, room: int, now: datetime
+    pool: PoolScaling,
+    fleet: Fleet,
+    going: Set[str],
+    gangs: list[Gang],
+    market: _Market,
+    room: int,
+    now: datetime,
 ) -> tuple[Packing, datetime | None]:
     """And until when some gang counts on slots that other work will free."""
     if not gangs:
@@ -206,10 +219,14 @@ def _packed(
     boot_s = best.join_time_s if best is not None else 0.0
     # Where machines live for hours, one that was bought for nothing costs less than it costs to wait.
     waits = best is not None and pool.idle_learnt and not market.patience.boots_are_cheap(best.offer.slots)
-    soon = soon_free.soon_free(pool, staying, boot_s, now) if waits else []
+    capable = (each.view for each in fleet.others if each.capacity and each.view.instance_id not in going)
+    open_ = [*fleet.open, *capable]
+    soon = soon_free.soon_free(pool, [*fleet.full, *open_], boot_s, now) if waits else []
     gangs, patient_until = soon_free.counting_on(gangs, soon, boot_s, now)
+    # A full machine may take what needs no slot.
+    filled = [*fleet.full, *open_] if any(gang.slots == 0 for gang in gangs) else open_
     packing = pack(
-        [*_machines(pool, staying), *soon],
+        [*_machines(pool, filled), *soon],
         gangs,
         market.usable,
         room=room,
@@ -219,7 +236,7 @@ def _packed(
     return packing, patient_until
 
 
-def _machines(pool: PoolScaling, staying: Sequence[Standing]) -> list[Machine]:
+def _machines(pool: PoolScaling, views: Sequence[InstanceView]) -> list[Machine]:
     market = {offer.offer_id: offer.market for offer in pool.offers}
     return [
         Machine(
@@ -232,7 +249,7 @@ def _machines(pool: PoolScaling, staying: Sequence[Standing]) -> list[Machine]:
             reserved_for=view.reserved_for,
             market=market.get(view.offer_id),
         )
-        for view in (each.view for each in staying if each.capacity)
+        for view in views
     ]
 
 
@@ -243,13 +260,12 @@ def _launches(packing: Packing) -> list[Launch]:
     ]
 
 
-def _room_soon(
-    pool: PoolScaling, standings: Sequence[Standing], ending: Sequence[Termination], packing: Packing
-) -> int:
+def _room_soon(pool: PoolScaling, fleet: Fleet, ending: Sequence[Termination], packing: Packing) -> int:
     """The number of further machines that are possible when the ending ones have ended."""
     gone = {each.instance_id for each in ending}
     # One under notice takes no room now, so its end makes none.
-    lasting = sum(each.counts and not (each.stopping or each.view.instance_id in gone) for each in standings)
+    lasting = sum(each.counts and not (each.stopping or each.view.instance_id in gone) for each in fleet.others)
+    lasting += len(fleet.full) + len(fleet.open) - sum(each.instance_id in gone for each in fleet.open)
     return max(0, pool.max_instances - lasting - len(packing.bought))
 
 
@@ -267,37 +283,38 @@ def _floor(pool: PoolScaling, count: int, room: int, market: _Market) -> tuple[l
 
 def _revisit_at(
     pool: PoolScaling,
-    standings: Sequence[Standing],
+    fleet: Fleet,
     market: _Market,
     others: Sequence[datetime | None],
     wanting: bool,
     now: datetime,
 ) -> datetime | None:
     """The next time at which the passing of time alone may change this plan."""
-    times = [moment for each in standings for moment in _moments(pool, each, market)]
+    times = [_released_at(each, each.idle_since, market) for each in fleet.open if each.idle_since is not None]
+    times.extend(moment for each in fleet.others for moment in _moments(pool, each, market))
     times.extend(at for at in others if at is not None)
     if wanting:
         times.extend(market.moments())
-        times.extend(held_until(pool, each) for each in standings if each.view.reserved_for and not each.view.occupied)
+        times.extend(held_until(pool, each) for each in fleet.views() if each.reserved_for and not each.occupied)
     return min((each for each in times if each > now), default=None)
 
 
-def _patience_s(market: _Market, view: InstanceView) -> float:
-    return market.patience.of(view.offer_id, market.prices.get(view.offer_id))
+def _released_at(view: InstanceView, idle_since: datetime, market: _Market) -> datetime:
+    return idle_since + timedelta(seconds=market.patience.of(view.offer_id, market.prices.get(view.offer_id)))
 
 
 def _moments(pool: PoolScaling, each: Standing, market: _Market) -> list[datetime]:
     view = each.view
-    if each.stopping or each.settled:
+    if each.stopping:
         return []
+    idle_until = [] if view.idle_since is None else [_released_at(view, view.idle_since, market)]
     booting_since = (view.launched_at or view.requested_at) if view.joined_at is None else None
     limits: list[tuple[datetime | None, float]] = [
         (booting_since, pool.boot_timeout_s),
-        (view.idle_since, _patience_s(market, view) if view.idle_since is not None else 0.0),
         (view.disconnected_since, pool.reconnect_wait_s),
         (view.disconnected_since, pool.disconnect_timeout_s),
         (view.disconnected_since, pool.disconnect_timeout_s + MASS_LOSS_PATIENCE_S),
         (view.draining_since, pool.drain_timeout_s),
         (view.notice.deadline if view.notice else None, NOTICE_GRACE_S),
     ]
-    return [start + timedelta(seconds=limit_s) for start, limit_s in limits if start is not None]
+    return idle_until + [start + timedelta(seconds=limit_s) for start, limit_s in limits if start is not None]

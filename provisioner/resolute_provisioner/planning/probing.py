@@ -19,13 +19,14 @@ PATIENCE_S = 10.0
 """An offer whose single request has no answer for this long is skipped until there is one."""
 
 
-def asked(alive: Iterable[InstanceView], beliefs: Mapping[str, OfferBelief]) -> dict[str, datetime]:
+def asked(instances: Iterable[InstanceView], beliefs: Mapping[str, OfferBelief]) -> dict[str, datetime]:
     """The offers on probation that have a request without an answer, and when it was made. One that was withdrawn is on its way
     to the cloud all the same."""
+    probed = {offer_id for offer_id, belief in beliefs.items() if on_probation(belief)}
     found: dict[str, datetime] = {}
-    for each in alive:
+    for each in instances if probed else ():
         unanswered = each.observed is Observed.UNKNOWN and each.launched_at is None
-        if unanswered and on_probation(beliefs.get(each.offer_id)):
+        if unanswered and each.offer_id in probed:
             found[each.offer_id] = min(each.requested_at, found.get(each.offer_id, each.requested_at))
     return found
 

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from resolute.wire.states import NoticeKind
 from resolute_provisioner.model import Cause, InstanceView, Intent, Termination
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.standing import by_id
 
 
 def drains(instances: Sequence[InstanceView]) -> tuple[Termination, ...]:
     """The machines at risk whose replacements have joined; each replacement counts for one machine."""
-    at_risk = sorted((each for each in instances if _at_risk(each)), key=lambda each: each.instance_id)
+    noticed = [each for each in instances if each.notice is not None]  # none, at most times
+    at_risk = sorted((each for each in noticed if _at_risk(each)), key=by_id)
     if not at_risk:
         return ()
     ready = sorted((each for each in instances if _ready(each)), key=lambda each: (each.slots, each.instance_id))

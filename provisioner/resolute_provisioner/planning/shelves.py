@@ -129,11 +129,14 @@ class _Whole:
 
 
 class Shelves:
-    """All machines of one pass. `waiting`: the tokens of the gangs that have no place yet."""
+    """All machines of one pass. `gangs`: those that have no place yet."""
 
-    def __init__(self, machines: Iterable[Machine], waiting: Iterable[str]) -> None:
+    def __init__(self, machines: Iterable[Machine], gangs: Sequence[Gang]) -> None:
         self.machines: list[Machine] = []
-        self._waiting = set(waiting)
+        self._waiting = {gang.token for gang in gangs}
+        # An index that no gang of the pass reads is not kept.
+        self._keeps_aux = any(gang.slots == 0 for gang in gangs)
+        self._keeps_whole = any(gang.slots > 1 and not gang.single_machine for gang in gangs)
         self._slots: dict[Market | None, _Shelf] = {}
         self._aux: dict[Market | None, _Shelf] = {}
         self._whole: dict[tuple[int, Market | None], _Whole] = {}
@@ -219,9 +222,9 @@ class Shelves:
     def _put(self, machine: Machine) -> None:
         if machine.free_slots > 0:
             self._slots.setdefault(machine.market, _Shelf()).put(machine)
-        if machine.free_aux > 0:
+        if self._keeps_aux and machine.free_aux > 0:
             self._aux.setdefault(machine.market, _Shelf(aux=True)).put(machine)
-        if machine.untouched and machine.size > 0:
+        if self._keeps_whole and machine.untouched and machine.size > 0:
             self._whole.setdefault((machine.size, machine.market), _Whole()).put(machine)
 
     def _may_use(self, machine: Machine, gang: Gang) -> bool:

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from resolute_provisioner.model import Gang, Market, PoolScaling
+from resolute_provisioner.model import Gang, InstanceView, Market, PoolScaling
 from resolute_provisioner.planning.shelves import Machine
-from resolute_provisioner.planning.standing import Standing, seconds_between
+from resolute_provisioner.planning.standing import by_id, seconds_between
 
 SCALE_S = 300.0
 """What has just begun is as likely to be shorter than this as longer: half of the work of a cluster is over within minutes."""
@@ -29,15 +29,17 @@ AFTER_BOUGHT = 3
 PREFIX = "soon-free-"
 
 
-def soon_free(pool: PoolScaling, staying: Iterable[Standing], boot_s: float, now: datetime) -> list[Machine]:
-    """As many machines of one slot as slots are expected to become free, whole ones only, by market."""
+def soon_free(pool: PoolScaling, machines: Iterable[InstanceView], boot_s: float, now: datetime) -> list[Machine]:
+    """As many machines of one slot as slots are expected to become free, whole ones only, by market. `machines`: those on which
+    work may be planned."""
     markets = {offer.offer_id: offer.market for offer in pool.offers}
     expected: dict[Market, float] = {}
-    for each in staying:
-        market = markets.get(each.view.offer_id)
-        if market is None or not each.capacity:
+    # By id, because sums of fractions depend on the order.
+    for each in sorted(machines, key=by_id):
+        market = markets.get(each.offer_id)
+        if market is None:
             continue
-        for resident in each.view.residents:
+        for resident in each.residents:
             ran_s = seconds_between(resident.since, now)
             share = boot_s / (ran_s + boot_s + SCALE_S)
             expected[market] = expected.get(market, 0.0) + resident.slots * share

@@ -1,10 +1,16 @@
-"""What each machine is good for now, derived from the facts that are stored and the time. Pure."""
+"""What each machine is good for now, derived from the facts that are stored and the time. Pure.
+
+Most machines of a pool work and have no free slot, and no rule is about them. So each decision divides the machines once, and each
+rule looks at its own part: the machines with room, or those that start, end or are out of contact.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
+from operator import attrgetter
 
 from resolute_provisioner.model import InstanceView, Intent, Observed, PoolScaling
 
@@ -17,6 +23,9 @@ MASS_LOSS_SHARE = 0.5
 MASS_LOSS_PATIENCE_S = 1800.0
 """Time past the ordinary limit for which the suspicion protects them. Healthy machines that cannot reach their master end
 themselves long before, so what is still paid for then is broken."""
+
+by_id = attrgetter("instance_id")
+"""A sort key of machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,25 +54,67 @@ class Standing:
         view = self.view
         return not (self.stopping or self.never_joined or self.lost or view.notice or view.draining_since)
 
-    @property
-    def settled(self) -> bool:
-        """It works, and the passing of time alone changes nothing about it."""
-        view = self.view
-        since = view.idle_since or view.disconnected_since or view.draining_since or view.notice
-        return since is None and view.joined_at is not None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The machines of a pool that have not ended, at one time, each in one of three lists.
+
+    Those of `full` and `open` are there, in contact with the master, and take work. Both lists are empty where the pool has more
+    machines than its maximum: then any may have to end, and each is judged.
+    """
+
+    full: Sequence[InstanceView]
+    """They work and have no free slot. No rule releases or moves one, and they take only work without slots. In any order."""
+    open: Sequence[InstanceView]
+    """They have free slots or no work. In any order."""
+    others: Sequence[Standing]
+    """They start, end, drain, are under notice, out of contact or disabled. By id."""
 
     @property
-    def idle(self) -> bool:
-        return self.view.joined_at is not None and self.view.agent_connected and not self.view.occupied
+    def counted(self) -> int:
+        """Number of machines that count against the pool's maximum."""
+        return len(self.full) + len(self.open) + sum(each.counts for each in self.others)
+
+    def views(self) -> Iterator[InstanceView]:
+        """All of them, in any order."""
+        return chain(self.full, self.open, (each.view for each in self.others))
 
 
-def judge(pool: PoolScaling, alive: Sequence[InstanceView], now: datetime) -> list[Standing]:
-    """`alive` without the ended ones; the order is kept."""
+def judge(pool: PoolScaling, instances: Iterable[InstanceView], now: datetime) -> Fleet:
+    """`instances` in any order; ended ones are left out."""
+    full: list[InstanceView] = []
+    open_: list[InstanceView] = []
+    others: list[InstanceView] = []
+    for each in instances:
+        if not _is_steady(each):
+            if not each.observed.final:
+                others.append(each)
+        elif each.idle_since is None and 0 < each.slots_in_use >= each.slots + each.closed_slots_in_use:
+            full.append(each)
+        else:
+            open_.append(each)
+    if len(full) + len(open_) + len(others) > pool.max_instances:
+        full, open_, others = [], [], full + open_ + others
+    others.sort(key=by_id)
     # Those that are ending are counted, too: to end one of two that are away must not make the other one look alone.
-    joined = [each for each in alive if each.joined_at is not None]
-    away = [each for each in joined if not each.agent_connected]
-    mass_loss = len(away) >= 2 and len(away) >= MASS_LOSS_SHARE * len(joined)
-    return [_judge(pool, view, now, mass_loss) for view in alive]
+    joined = [each for each in others if each.joined_at is not None]
+    away = sum(not each.agent_connected for each in joined)
+    mass_loss = away >= 2 and away >= MASS_LOSS_SHARE * (len(full) + len(open_) + len(joined))
+    return Fleet(full=full, open=open_, others=[_judge(pool, each, now, mass_loss) for each in others])
+
+
+def _is_steady(view: InstanceView) -> bool:
+    return (
+        view.agent_connected
+        and view.joined_at is not None
+        and view.notice is None
+        and view.draining_since is None
+        and view.disconnected_since is None
+        and not view.disabled
+        and view.intent is Intent.RUN
+        and view.observed is not Observed.STOPPING
+        and view.observed is not Observed.GONE
+    )
 
 
 def _judge(pool: PoolScaling, view: InstanceView, now: datetime, mass_loss: bool) -> Standing:
