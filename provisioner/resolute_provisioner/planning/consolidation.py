@@ -113,7 +113,8 @@ def _onto_others(
     used = _fitted(each.residents, free)
     if used is None:
         return None
-    saving = price - sum(idle.get(name, 0.0) for name in used)
+    # In an order of its own: the sum of the same prices in another order differs in the last digit.
+    saving = price - sum(idle.get(name, 0.0) for name in sorted(used))
     return _Way(saving=saving) if saving > 0 else None
 
 
