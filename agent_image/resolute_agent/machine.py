@@ -25,9 +25,9 @@ from pathlib import Path
 from resolute import printable, private_files
 from resolute.errors import InvalidInput
 from resolute_agent import kernel, processes, supervisor
+from resolute_agent.exit_codes import EXIT_MACHINE_ENDS, EXIT_MISCONFIGURED
 from resolute_agent.runtimes import docker_watch
 from resolute_agent.settings import AgentSettings, read_settings
-from resolute_agent.state import EXIT_MACHINE_ENDS
 
 AGENT, MACHINE, STOP, ENDED = "agent.json", "machine.json", "stop", "ended.json"
 INSTANCE_VARIABLE = "RESOLUTE_INSTANCE"
@@ -42,8 +42,6 @@ LOOK_S = 0.2
 FIRST_RESTART_S, SLOWEST_RESTART_S = 0.2, 5.0
 STEADY_S = 10.0
 """An agent that ran for this long has not failed at its start: the next restart is quick again."""
-
-_EXIT_MISCONFIGURED = 78
 
 
 class Machine:
@@ -97,7 +95,7 @@ class Machine:
                 code = self._reap()
             if code == EXIT_MACHINE_ENDS:
                 return "the agent requested the end of the machine"
-            if code == _EXIT_MISCONFIGURED:
+            if code == EXIT_MISCONFIGURED:
                 return "the agent cannot run with its settings; see agent.log"
             if not self._restart:
                 return f"the agent ended with code {code}, and is not to be started again"
@@ -232,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return detach(directory, restart=restart) if given.detach else serve(directory, restart=restart)
     except InvalidInput as error:
         print(f"machine: {printable.lines(str(error))}", file=sys.stderr)
-        return _EXIT_MISCONFIGURED
+        return EXIT_MISCONFIGURED
     except OSError as error:
         print(f"machine: {printable.lines(str(error))}", file=sys.stderr)
         return 1

@@ -28,6 +28,7 @@ from resolute_agent.agent import Agent, AgentRefused, AgentSetup
 from resolute_agent.devices.detection import detect
 from resolute_agent.devices.tools import TOOL_TIMEOUT_S
 from resolute_agent.environment import SLOT_THREADS, machine_environment, slot_threads, trust_environment
+from resolute_agent.exit_codes import EXIT_MACHINE_ENDS, EXIT_MISCONFIGURED
 from resolute_agent.machine import DOCKER
 from resolute_agent.memory import FileMemory, Memory
 from resolute_agent.notices import FileNotices, HttpNotices, NoticeSource
@@ -35,14 +36,10 @@ from resolute_agent.reach import reach_of
 from resolute_agent.runtimes.base import Closing, Runtime
 from resolute_agent.runtimes.process import ProcessRuntime
 from resolute_agent.runtimes.scripted import ScriptedRuntime
-from resolute_agent.settings import AgentSettings, join_token_of
-from resolute_agent.state import EXIT_MACHINE_ENDS
+from resolute_agent.settings import AgentSettings, join_token_of, read_settings
 from resolute_agent.websocket import WebSocketConnector
 
 log = logging.getLogger(__name__)
-
-EXIT_MISCONFIGURED = 78
-"""Exit code of an agent with a configuration error: restarting it changes nothing."""
 
 HEARD = "heard"
 """Touched in the state directory at each message of a master, so that the parent process detects a machine without one."""
@@ -263,10 +260,15 @@ def run(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m resolute_agent [--config FILE] [flags]`."""
-    from resolute_agent.command_line import settings_from_command_line
-
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        settings = settings_from_command_line(sys.argv[1:] if arguments is None else arguments, os.environ)
+        if given[:1] == ["--config"] and given[2:] == [] and given[-1].endswith(".json"):
+            # As each machine of the local cloud starts it: what reads agent.yaml and flags would take a quarter of the start.
+            settings = read_settings(Path(given[-1]))
+        else:
+            from resolute_agent.command_line import settings_from_command_line
+
+            settings = settings_from_command_line(given, os.environ)
     except InvalidInput as error:
         print(f"agent: {printable.lines(str(error))}", file=sys.stderr)
         return EXIT_MISCONFIGURED

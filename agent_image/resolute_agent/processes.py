@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import time
@@ -50,6 +49,8 @@ async def ended(pid: int, started: int | None) -> None:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
+    import asyncio  # a machine's process, which asks the rest of this module, does without it
+
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()
     try:

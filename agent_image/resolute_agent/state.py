@@ -78,7 +78,6 @@ __all__ = [
     "DevicesSeen",
     "DrainLogs",
     "Durable",
-    "EXIT_MACHINE_ENDS",
     "Effect",
     "End",
     "Event",
@@ -111,8 +110,6 @@ REMEMBERED_ENDS = 64
 """Acknowledged ends kept to answer late repetitions. A master repeats itself for seconds, not for dozens of tasks, and every save
 writes them all."""
 
-EXIT_MACHINE_ENDS = 64
-"""Exit code of an agent whose machine is to end itself: it must not be started again."""
 
 Step = tuple[AgentState, tuple[Effect, ...]]
 

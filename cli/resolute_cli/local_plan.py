@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from resolute.config.environment import DEFAULT_CPU_IMAGE
+from resolute.config.default_images import DEFAULT_CPU_IMAGE
 from resolute.errors import InvalidInput
 
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"

@@ -41,7 +41,6 @@ from resolute_master.store.encoding import encode_entity
 from resolute_master.store.memory import MemoryStore
 from resolute_provisioner.model import Intent, Market, Observed, Offer, PoolScaling, RefusalKind
 from support.cluster import T0, device
-from support.effort import examples
 from support.engines import DEFAULT, a_config, a_user, an_engine
 
 OTHER = PoolName("other")
@@ -555,4 +554,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=examples(40), stateful_step_count=40)
+TestLife.settings = settings(max_examples=40, stateful_step_count=40)

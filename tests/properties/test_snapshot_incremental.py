@@ -20,7 +20,6 @@ from resolute_master.domain.worth import Worth
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.supply import ComingMachine, Supply
-from support.effort import examples
 from support.pools import NOW, a_job, a_policy, an_agent, closed, gone, leaving, on, placed, waiting
 
 AGENTS = st.sampled_from(["a", "b", "c", "d"])
@@ -73,7 +72,7 @@ class Derived(RuleBasedStateMachine):
     @rule(name=AGENTS, enabled=st.booleans(), lost=st.booleans(), noticed=st.booleans(), elsewhere=st.booleans())
     def change_agent(self, name: str, enabled: bool, lost: bool, noticed: bool, elsewhere: bool) -> None:
         if (agent := self.agents.get(AgentId(name))) is not None:
-            notice = MachineNotice(kind=NoticeKind.INTERRUPTION, reason="", received_at=NOW)
+            notice = MachineNotice(kind=NoticeKind.INTERRUPTION, deadline=None, reason="", received_at=NOW)
             agent = replace(
                 agent, enabled=enabled, disconnected_at=NOW if lost else None, notice=notice if noticed else None
             )
@@ -224,7 +223,7 @@ class Derived(RuleBasedStateMachine):
         assert all(older == then for older, then in self.older[-3:])
 
 
-Derived.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=40)
+Derived.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestDerivedSnapshots = Derived.TestCase
 
 

@@ -49,8 +49,8 @@ def silent(text: str) -> None:
     """Says nothing."""
 
 
-def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent, *, twice: bool = True) -> Story:
-    """Raises `AssertionError` where a command fails. Without `twice`, `up` is run once."""
+def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> Story:
+    """Raises `AssertionError` where a command fails."""
     say(f"det deploy {world.cloud} up: Terraform makes the cluster, and its master's machine boots")
     made = made_by(world)
     took = ", ".join(f"{each['stage']} {each['seconds']:.0f} s" for each in made["stages"])
@@ -69,10 +69,8 @@ def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent, *, t
     det.run("experiment", "create", str(code / "first.yaml"), str(code), "-f", within_s=300)
     (experiment,) = json.loads(det("experiment", "describe", "1", "--json"))
     objects = world.checkpoints(status["bucket"])
-    again = ""
-    if twice:
-        say(f"det deploy {world.cloud} up, once more: nothing is to be changed")
-        again = world.deploy("up", "--cluster-id", "vision", "--dry-run")
+    say(f"det deploy {world.cloud} up, once more: nothing is to be changed")
+    again = world.deploy("up", "--cluster-id", "vision", "--dry-run")
     say("waiting for the pool to shrink to nothing")
     until("the pool has shrunk to nothing", lambda: len(world.bridge.living()) == 1, within_s=120)
     say(f"det deploy {world.cloud} down")

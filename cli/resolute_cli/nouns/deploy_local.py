@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resolute.config.environment import DEFAULT_CPU_IMAGE
+from resolute.config.default_images import DEFAULT_CPU_IMAGE
 from resolute.errors import FailedPrecondition, InvalidInput, PermissionDenied, Unauthenticated
 from resolute.processors import usable_processors
 from resolute_cli import local_agent

@@ -20,10 +20,7 @@ from resolute.config.base import (
     broken_at,
     broken_rule,
 )
-
-DEFAULT_CUDA_IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
-DEFAULT_CPU_IMAGE = DEFAULT_CUDA_IMAGE
-DEFAULT_ROCM_IMAGE = "rocm/pytorch:latest"
+from resolute.config.default_images import DEFAULT_CPU_IMAGE, DEFAULT_CUDA_IMAGE, DEFAULT_ROCM_IMAGE
 
 DEVICE_TYPES = ("cpu", "cuda", "rocm")
 

@@ -16,7 +16,7 @@ import pytest
 from resolute.wire.agent_link import ContainerOptions, Shutdown
 from resolute.wire.states import ContainerState, FailureKind, NoticeKind
 from resolute_agent import processes, supervisor
-from resolute_agent.state import EXIT_MACHINE_ENDS
+from resolute_agent.exit_codes import EXIT_MACHINE_ENDS
 from support.agent_master import LinkMaster, a_spec
 from support.agent_processes import AgentProcess, container_home, eventually, living_task, write_settings
 

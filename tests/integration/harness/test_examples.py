@@ -99,6 +99,7 @@ def test_the_core_api_example_resumes_to_the_same_line(tasks: Tasks, tmp_path: P
     assert losses[0] == losses[1]
 
 
+@pytest.mark.nightly
 @pytest.mark.needs("torch")
 def test_the_model_learns_to_read_the_digits(tasks: Tasks, tmp_path: Path) -> None:
     program = str(EXAMPLES / "digits_pytorch" / "model_def.py")

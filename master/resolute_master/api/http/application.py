@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from aiohttp import web
 
@@ -33,7 +35,9 @@ def build_application(
 
 
 def add_routes(app: web.Application, routes: Sequence[Route]) -> None:
-    for route in routes:
-        app.router.add_route(route.method, route.path, route.serve)
-        # A slash at the end means the same.
-        app.router.add_route(route.method, f"{route.path}/", route.serve)
+    # Those that follow each other with the same path are one resource of the router, which it compiles a pattern for.
+    for path, group in groupby(routes, key=attrgetter("path")):
+        of_path = list(group)
+        for same in (path, f"{path}/"):  # a slash at the end means the same
+            for route in of_path:
+                app.router.add_route(route.method, same, route.serve)

@@ -10,7 +10,6 @@ import pytest
 
 from support.deploy_story import Story, deploy_story
 from support.deployed_aws import aws_world
-from support.effort import NIGHT
 
 pytestmark = [
     pytest.mark.needs("machines"),
@@ -24,7 +23,7 @@ pytestmark = [
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     with aws_world(tmp_path_factory.mktemp("deploy")) as world:
         try:
-            yield deploy_story(world, twice=NIGHT)
+            yield deploy_story(world)
         except BaseException:
             for machine in world.bridge.machines.values():
                 print(machine.log()[-3000:])
@@ -48,7 +47,6 @@ def test_its_checkpoint_is_in_the_bucket(story: Story) -> None:
     assert [key for key in story.objects if key.endswith("/weights")]
 
 
-@pytest.mark.nightly
 def test_a_second_up_changes_nothing(story: Story) -> None:
     assert "Nothing would change" in story.again
 

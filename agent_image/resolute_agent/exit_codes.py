@@ -1,0 +1,9 @@
+"""Exit codes of an agent, for whoever supervises it. The machine's process needs no more of the agent than these."""
+
+from __future__ import annotations
+
+EXIT_MACHINE_ENDS = 64
+"""Exit code of an agent whose machine is to end itself: it must not be started again."""
+
+EXIT_MISCONFIGURED = 78
+"""Exit code of an agent with a configuration error: restarting it changes nothing."""
