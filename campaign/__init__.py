@@ -1,19 +1,18 @@
-"""`make campaign`: master, agents, tasks, machines and the database are killed with -9, hundreds of times, while work runs.
+"""`make campaign`: kills master, agents, tasks, machines and the database with SIGKILL, hundreds of times, while experiments run.
 
-- `strikes`    what is killed when, as values: a seeded plan
-- `points`     points of a program at which a process may be killed: the order is left in a file, the program that reaches the
-point carries it
-               out and leaves a marker behind (standard library only: it goes into tasks, too)
-- `master`, `machine`, `agent`, `trial`  the real programs, composed with edges that know such points
-- `database`   the store's connection to PostgreSQL, cut while a commit is on its way
-- `work`       experiments that are submitted again and again, by a client that meets dead masters
-- `director`   carries the plan out and starts again what is meant to be started again
-- `evidence`   reads what is left: API, diaries, the cloud's own files, the checkpoint storage, the database
-- `leaks`      pure checks of that; the tasks' diaries are judged by `support.diary_checker`
-- `report`     the table of kills by kind and moment, and the verdict
+- `strikes`    the seeded plan of kills
+- `points`     points of a program at which a process may be killed. A file contains the order; the program that reaches the point
+               executes it and writes a marker (standard library only, because tasks import it)
+- `master`, `machine`, `agent`, `trial`  the real programs, composed with edges that contain such points
+- `database`   the store's connection to PostgreSQL, which is cut during a commit
+- `work`       a client that submits experiments repeatedly, also while the master is down
+- `director`   executes the plan, and restarts the master and the database server
+- `evidence`   reads the results: API, diaries, the cloud's files, the checkpoint storage, the database
+- `leaks`      pure checks of the results; `support.diary_checker` checks the tasks' diaries
+- `report`     the table of kills by kind and moment, and the result
 
-A kill counts as *inside* a commit, a launch, an upload or a checkpoint only if the marker says so: it was written by the
-program at that point, immediately before the signal. The programs of the product know nothing of all this.
+A kill counts as *inside* a commit, a launch, an upload or a checkpoint only if the marker says so: the program writes it at that
+point, immediately before the signal. The product contains no code for this package.
 
-Knows everything, also the tests' handles (`support`). Nothing imports this package but its tests.
+The package may import every other one, and the tests' `support`. Only its tests import it.
 """

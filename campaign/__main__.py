@@ -22,11 +22,11 @@ from support.postgres import PostgresServer, postgres_server
 
 STORES = ("sqlite", "postgres")
 SERVER_KINDS = (Kind.DATABASE,)
-"""Killed where there is a server."""
+"""Kinds of victims that exist with a database server only."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when all kills were made, enough of them inside of something, and nothing was lost, doubled or leaked; 1 otherwise."""
+    """Returns 0 if all kills happened, enough of them inside an operation, and nothing was lost, doubled or leaked; else 1."""
     parser = argparse.ArgumentParser(prog="python -m campaign", description="Kill everything, count what is lost.")
     parser.add_argument("--seed", type=int, default=20260101, help="of the order of the kills (default: %(default)s)")
     parser.add_argument("--kills", type=int, default=250, help="of each kind, over all stores (default: %(default)s)")
@@ -57,12 +57,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _interrupted(number: int, _: object) -> None:
-    """A polite end takes the cluster along, as Ctrl-C does."""
+    """SIGTERM ends the cluster too, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
 def _share(kills: int, number: int, stores: Sequence[str]) -> dict[Kind, int]:
-    """Of each kind: those of a server all where there is one, the others evenly over the stores."""
+    """Number of kills of each kind for a store. Kinds that need a database server apply to PostgreSQL only; the others are
+    divided."""
     own = kills // len(stores) + (number < kills % len(stores))
     return {
         kind: kills if kind in SERVER_KINDS else own
@@ -79,7 +80,7 @@ def _on(store: str, folder: Path, seed: int, kills: Mapping[Kind, int]) -> Campa
 
 
 def campaign(folder: Path, seed: int, kills: Mapping[Kind, int], server: PostgresServer | None) -> Campaign:
-    """One plan on one cluster; what was killed, and what was found afterwards."""
+    """Executes one plan on one cluster. Returns the kills and the findings."""
     folder.mkdir(parents=True)
     cluster = CampaignCluster(folder, server)
     began = time.monotonic()

@@ -20,11 +20,11 @@ from resolute_agent.settings import AgentSettings
 from resolute_agent.state import Durable
 
 UNDER_WAY_S = 0.004
-"""After so long a start has begun and is not over: starting a process takes longer."""
+"""Delay after which a start is in progress: the start of a process takes longer."""
 
 
 class PointedMemory(FileMemory):
-    """The agent's record, with points before and after it is replaced."""
+    """The agent's record, with points before and after its replacement."""
 
     def __init__(self, path: Path, points: Points) -> None:
         super().__init__(path)
@@ -37,7 +37,7 @@ class PointedMemory(FileMemory):
 
 
 class PointedRuntime(ProcessRuntime):
-    """Processes, with points before a start, in the middle of it and after it."""
+    """The process runtime, with points before, during and after a start."""
 
     points = Points(None)
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
     async def open_runtime(settings: AgentSettings) -> Runtime:
         directory = Path(settings.state_dir) / "containers"
-        # The points of a trial kill its machine and its master, which it could not see.
+        # The points of a trial kill its machine and its master, whose processes it could not see.
         runtime = await PointedRuntime.open(
             directory, private_root=settings.private_root, isolated=False, reach=reach_of(settings)
         )

@@ -1,4 +1,4 @@
-"""The cluster that is hurt: real programs with points, several small elastic pools, SQLite or a PostgreSQL server of its own."""
+"""The cluster under test: real programs with points, several small elastic pools, SQLite or a private PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from support.live import LiveCluster
 from support.postgres import PostgresServer
 
 POOLS = 3
-"""One that waits after a machine has died while it booted leaves the others at work."""
+"""Number of pools. A pool that pauses after a machine died during its boot does not stop the others."""
 
 STEPS = 80
 CHECKPOINT_EVERY = 4
 STEP_S = 0.08
 
 IN_TASKS = "/determined_shared_fs"
-"""Where tasks find the checkpoint storage."""
+"""Environment variable with the checkpoint storage, for tasks."""
 
 CODE = ("__init__.py", "points.py", "trial.py")
-"""What the trial needs of this package."""
+"""Files of this package that the trial imports."""
 
 HERE = Path(__file__).resolve().parent
 
 
 class CampaignCluster(LiveCluster):
-    """`server` None: the store is SQLite."""
+    """Without `server` the store is SQLite."""
 
     agent_program = "campaign.agent"
     machine_program = "campaign.machine"
@@ -51,8 +51,8 @@ class CampaignCluster(LiveCluster):
         for name in ("struck", "pids"):
             (self.orders / name).mkdir(parents=True)
         self.master_program = ("campaign.master", str(self.orders))
-        # Of a master; machines and their agents get it from there. Programs that start hundreds of times are compiled once,
-        # as where they are installed, also if PYTHONDONTWRITEBYTECODE is set.
+        # The environment of a master, which machines and agents inherit. Modules are compiled once, as in an installation, even if
+        # PYTHONDONTWRITEBYTECODE is set.
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             "PYTHONPYCACHEPREFIX": str(directory / "bytecode"),
@@ -65,7 +65,7 @@ class CampaignCluster(LiveCluster):
         self.write_pids()
 
     def write_pids(self) -> None:
-        """Where the points of other programs find master and database server."""
+        """Writes the process ids of master and database server for the points of other programs."""
         found = {"master": self.master.pid if self.master else 0, "database": self.server.pid if self.server else 0}
         for name, pid in found.items():
             beside = self.orders / "pids" / f".{name}"
@@ -73,9 +73,9 @@ class CampaignCluster(LiveCluster):
             beside.replace(self.orders / "pids" / name)
 
     def submit_work(self, client: Resolute, name: str, pool: int) -> Experiment:
-        """An experiment with an upload of its own: no two have the same bytes."""
+        """An experiment with a unique upload."""
         context = self.directory / "contexts" / name
-        if not context.exists():  # a retry sends the same bytes, times included
+        if not context.exists():  # A retry sends the same bytes, including times.
             (context / "campaign").mkdir(parents=True)
             for file in CODE:
                 shutil.copy(HERE / file, context / "campaign" / file)
@@ -94,24 +94,24 @@ class CampaignCluster(LiveCluster):
             "checkpoint_storage": {
                 "type": "shared_fs",
                 "host_path": str(self.storage),
-                "save_trial_latest": 10_000,  # every one is held against the storage at the end
+                "save_trial_latest": 10_000,  # The checks compare every checkpoint with the storage.
             },
         }
         return client.create_experiment(config, model_dir=context)
 
     def hosts(self) -> list[psutil.Process]:
-        """Of machines at work."""
+        """Machines with work."""
         return [psutil.Process(parent(machine.pid)) for machine in self.working_machines()]
 
     def connections(self) -> int:
-        """Of the master to its database server; 0 for SQLite, which has none."""
+        """Number of the master's connections to its database server; 0 for SQLite."""
         if self.server is None:
             return 0
         counting = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{self.database}'"
         return int(self.server.execute(counting))
 
     def select(self, statement: str) -> list[str]:
-        """The first column of a statement on the store, as text. Only while no master uses it."""
+        """The first column of a query on the store, as text. Call it only while no master uses the store."""
         if self.server is not None:
             return [line for line in self.server.execute(statement, self.database).splitlines() if line]
         connection = sqlite3.connect(self.database_file)
@@ -138,7 +138,7 @@ def _text(file: Path) -> str:
 def _pool(name: str) -> dict[str, Any]:
     return {
         "pool_name": name,
-        "agent_reconnect_wait": "180s",  # no lease runs out while killed masters start on a busy machine
+        "agent_reconnect_wait": "180s",  # No lease expires while killed masters start on a busy machine.
         "provider": {
             "type": "local",
             "slots_per_instance": 1,

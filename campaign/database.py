@@ -1,8 +1,8 @@
 """The two databases of a master, with points in their transactions.
 
-<what>.open   SQLite, and PostgreSQL outside its lanes: everything is said but COMMIT; in a lane: nothing is sent yet
-<what>.sent   a lane of PostgreSQL: the server has been told to commit, and has not answered
-<what>.done   it is committed, and not confirmed yet
+<what>.open   SQLite, and PostgreSQL outside its lanes: before COMMIT; in a lane: before anything is sent
+<what>.sent   a lane of PostgreSQL: the commit is sent, and not answered yet
+<what>.done   after the commit, before its confirmation
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from resolute_master.store.sql.store import SqlStore
 T = TypeVar("T")
 
 _writing: ContextVar[str] = ContextVar("writing", default="setting")
-"""What a transaction is for: the first word of its points."""
+"""The purpose of a transaction, which is the first word of its points."""
 
 
 @contextmanager
@@ -83,14 +83,14 @@ class PointedPostgres(PostgresDatabase):
         return await super().on_lane(lane, pointed)
 
     async def _struck_when_sent(self, order: Order, work: Awaitable[T], backend: int) -> T:
-        """The victims are looked up before anything is sent, so that the signal follows on the heels of the statement."""
+        """Finds the victims before anything is sent, so that the signal immediately follows the statement."""
         victims = self.points.victims(order, backend=backend)
         under_way = asyncio.ensure_future(work)
-        await asyncio.sleep(0)  # it runs up to the answer that it waits for
+        await asyncio.sleep(0)  # It runs until it waits for the answer.
         if under_way.done():
             kill_all(victims, signal.SIGCONT)
             victims = []
-        # A master that is to die itself leaves its marker first; then a few microseconds more pass until the signal.
+        # A master that kills itself writes its marker first, so that a few microseconds more pass until the signal.
         self.points.mark(order, victims)
         kill_all(victims)
         return await under_way
@@ -106,7 +106,7 @@ def _with_point(work: Work[T], points: Points, point: str) -> Work[T]:
 
 
 class Named(SqlStore):
-    """Says what each transaction is for. Set `points` after the construction."""
+    """Records the purpose of each transaction. Set `points` after the construction."""
 
     points = Points(None)
 
@@ -134,4 +134,4 @@ class Named(SqlStore):
 
 
 class NamedPostgres(Named, PostgresStore):
-    """The same on PostgreSQL's own paths."""
+    """The same for the paths of PostgreSQL."""

@@ -1,4 +1,4 @@
-"""Carries a plan of kills out, and starts again what its owner would start again: the master and the database server."""
+"""Executes a plan of kills, and restarts the master and the database server, as an operator would."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from campaign.work import Work
 from support.live import gone, until
 
 ARMED_AT_ONCE = 5
-"""Orders that wait for their points while other kills go on."""
+"""Maximum number of pending orders during other kills."""
 
 IMPATIENT_S = 6.0
-"""An order that has waited so long gets what it waits for: an upload, a start, a launch."""
+"""After this time the director triggers the operation of a pending order: an upload, a start, a launch."""
 
 HOPELESS_S = 600.0
-"""No order waits so long in a cluster that goes on."""
+"""An order that is pending for this time means that the cluster is stuck."""
 
 LOOK_S = 0.02
 
 CHANCE_IN_BOOT = 0.2
-"""This part of the kills of the master may fall into its start; the others wait until it serves."""
+"""Fraction of the master's kills that may happen during its start; the others wait until it serves."""
 
 
 @dataclass(slots=True)
 class Armed:
-    """An order that waits for its point."""
+    """A pending order."""
 
     strike: Strike
     since: float
@@ -41,7 +41,7 @@ class Armed:
 
 
 class Director:
-    """One plan on one cluster. `done` and `extra` are what was really killed."""
+    """Executes one plan on one cluster. `done` and `extra` contain the actual kills."""
 
     def __init__(self, cluster: CampaignCluster, strikes: Sequence[Strike], work: Work, *, seed: int) -> None:
         self._cluster = cluster
@@ -52,12 +52,12 @@ class Director:
         self._serving = True
         self.done: list[Strike] = []
         self.extra: list[Strike] = []
-        """Kills beyond the plan: those that made a launch or a start for an order that waited for one."""
+        """Kills beyond the plan, which triggered a launch or a start for a pending order."""
         self.ended_by_itself: list[int] = []
-        """Exit codes of masters that were not killed."""
+        """Exit codes of masters that ended without a kill."""
 
     def run(self) -> None:
-        """Returns when every kill of the plan has been made and the master serves."""
+        """Returns when every kill of the plan has happened and the master serves."""
         while self._strikes:
             self._rest(lambda: len(self._armed) < ARMED_AT_ONCE and self._next() is not None)
             strike = self._next()
@@ -70,7 +70,7 @@ class Director:
         self._rest(lambda: self._serving)
 
     def _next(self) -> Strike | None:
-        """The first strike whose point is not taken by an order that still waits."""
+        """The first strike whose point has no pending order."""
         return next((s for s in list(self._strikes)[:ARMED_AT_ONCE] if s.point not in self._armed or not s.point), None)
 
     # -- one kill ----------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Director:
             self._work.one_more()
 
     def _collect(self) -> None:
-        """Orders that were carried out, by their markers; those that matched no process are repeated."""
+        """Executed orders, by their markers. An order that matched no process is repeated."""
         for point, armed in list(self._armed.items()):
             file = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
             if not file.exists():
@@ -106,11 +106,11 @@ class Director:
                 continue
             until(f"{marker} is dead", lambda: all(gone(pid) for pid in marker["pids"]), every_s=LOOK_S)  # noqa: B023
             if self._cluster.master is not None and self._cluster.master.pid in marker["pids"]:
-                self._cluster.master.wait()  # its last threads may live a little longer
+                self._cluster.master.wait()  # Its last threads may live a little longer.
             self.done.append(armed.strike)
 
     def _renew_if_orphaned(self, point: str, armed: Armed) -> None:
-        """Give an order again whose taker was itself killed by another one before it could carry it out."""
+        """Repeats an order if another order killed its process before the execution."""
         for taken in self._cluster.orders.glob(f"{point}.taken-*"):
             marked = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
             if gone(int(taken.name.rpartition("-")[2])) and not marked.exists():
@@ -144,7 +144,7 @@ class Director:
             case "backend":
                 return cluster.backends()
             case "machine":
-                # Only machines with work: some that die while they boot make the pool (rightly) wait.
+                # Only machines with work: several deaths during a boot make the pool pause, as designed.
                 return [process.pid for process in cluster.working_machines()]
             case "host":
                 return [process.pid for process in cluster.hosts()]
@@ -156,7 +156,7 @@ class Director:
     # -- what goes on meanwhile --------------------------------------------------------------------------------
 
     def _rest(self, enough: Callable[[], bool]) -> None:
-        """Look after the cluster until it is enough."""
+        """Keeps the cluster running until a condition holds."""
         end = time.monotonic() + HOPELESS_S
         while True:
             self._tend()
@@ -178,7 +178,7 @@ class Director:
     def _revive_database(self) -> None:
         server = self._cluster.server
         if server is not None and gone(server.pid):
-            server.kill()  # what is left of it
+            server.kill()  # Removes the rest of it.
             server.start()
             self._cluster.write_pids()
 
@@ -194,7 +194,7 @@ class Director:
             self._serving = self._cluster.answers()
 
     def _help(self) -> None:
-        """Orders that wait for long get what they wait for."""
+        """Triggers the operations of orders that are pending for long."""
         now = time.monotonic()
         for point, armed in list(self._armed.items()):
             if now - armed.since > HOPELESS_S:

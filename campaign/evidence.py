@@ -1,4 +1,5 @@
-"""Reads what a campaign has left: the master's API, the tasks' diaries, the cloud's files, the checkpoint storage, the database."""
+"""Reads the results of a campaign: the master's API, the tasks' diaries, the cloud's files, the checkpoint storage, the
+database."""
 
 from __future__ import annotations
 
@@ -24,18 +25,18 @@ from support.diary_checker import TrialRecord, judge
 from support.live import record_of, until
 
 ALL_DONE_S = 600.0
-"""For what is open at the end of the kills."""
+"""Time limit for running work after the last kill."""
 
 SWEPT_AFTER = timedelta(hours=25)
-"""By then the next task has swept what killed writers left of unfinished checkpoints."""
+"""Age after which the next task sweeps the unfinished checkpoints of killed writers."""
 
 CONNECTIONS = 12
-"""Maximum of database connections of a serving master, after any number of disconnections."""
+"""Maximum number of a master's database connections, after any number of disconnections."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """Broken promises in words, and how much was looked at."""
+    """Violations as sentences, and the numbers of checked objects."""
 
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -48,7 +49,7 @@ class Verdict:
 
 
 def verdict(cluster: CampaignCluster, work: Work) -> Verdict:
-    """Waits for everything to end, ends the cluster, and judges. Raises `AssertionError` for work that does not end."""
+    """Waits for all work to end, ends the cluster, and checks the results. Raises `AssertionError` for work that does not end."""
     found = Verdict()
     work.close()
     _wait_for_all(cluster)
@@ -89,7 +90,7 @@ def _submissions(cluster: CampaignCluster, work: Work, found: Verdict) -> None:
 
 
 def _container_directories(cluster: CampaignCluster) -> list[str]:
-    """On machines that live: containers that have ended are taken away as soon as their output is stored."""
+    """On live machines, ended containers are removed as soon as their output is stored."""
 
     def there() -> list[str]:
         alive = [files.directory for files, _ in cluster.machines_on_file() if process_lives(read_json(files.started))]
@@ -177,7 +178,7 @@ def _seconds(moment: datetime | None) -> float | None:
 
 
 def _checkpoints(cluster: CampaignCluster, records: Sequence[TrialRecord], found: Verdict) -> None:
-    """The sweep is the product's own; what it would take away later is not counted as left."""
+    """Runs the product's sweep, so that checkpoints that it removes later do not count as leaked."""
     storage = DirectoryStorage(cluster.storage)
     files = {uuid: sorted(files_below(cluster.storage / uuid)) for uuid in storage.list()}
     rows = {
@@ -200,14 +201,14 @@ def _checkpoints(cluster: CampaignCluster, records: Sequence[TrialRecord], found
 
 
 def _uploads(cluster: CampaignCluster) -> tuple[set[str], set[str]]:
-    """Hashes of stored contexts, and those that experiments name."""
+    """Hashes of stored contexts, and hashes that experiments reference."""
     stored = set(cluster.select("SELECT digest FROM contexts"))
     bodies: list[Mapping[str, str]] = [json.loads(body) for body in cluster.select("SELECT body FROM experiments")]
     return stored, {body["context_hash"] for body in bodies if body["context_hash"]}
 
 
 def replay(cluster: CampaignCluster) -> str:
-    """What the journal's replay says; raises `AssertionError` when a cycle came out otherwise."""
+    """The result of the journal's replay. Raises `AssertionError` if a cycle differs."""
     assert cluster.server is None
     command = [sys.executable, "-m", "resolute_master.replay", str(cluster.database_file)]
     done = subprocess.run(

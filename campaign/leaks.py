@@ -1,4 +1,4 @@
-"""What a cluster may not leave behind or have twice, as pure checks of what was found. Each answers with problems in words."""
+"""Pure checks for leaked and duplicate objects of a cluster. Each returns problems as sentences."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 SAME_S = 0.002
-"""Times go through JSON with milliseconds or better."""
+"""Precision of times in JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """A machine as its cloud bills it; times in seconds since 1970, None before the machine had booted."""
+    """A machine in the cloud's bill. Times are seconds since 1970; None before the machine has booted."""
 
     name: str
     token: str
@@ -23,7 +23,8 @@ class Billed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A machine as the master's books have it; `launched` says that the cloud gave it, `booked_s` sums the ledger's accounts."""
+    """A machine in the master's records. `launched` is true if the cloud confirmed it; `booked_s` is the sum of the ledger's
+    accounts."""
 
     name: str
     token: str
@@ -35,7 +36,7 @@ class Recorded:
 
 
 def machines(bill: Sequence[Billed], book: Sequence[Recorded], *, made: int) -> list[str]:
-    """`made` is how many machines the cloud has counted."""
+    """`made` is the cloud's own count of machines."""
     problems = [
         f"{what} {name} is there {count} times"
         for what, names in (
@@ -84,7 +85,7 @@ def _paid(machine: Billed, row: Recorded) -> list[str]:
 
 
 def submissions(asked: Sequence[str], acknowledged: Mapping[str, int], stored: Sequence[tuple[int, str]]) -> list[str]:
-    """Names of uploads against the (id, name) of all experiments."""
+    """Compares the names of uploads with the (id, name) of all experiments."""
     problems = [f"{name} is stored {count} times" for name, count in Counter(n for _, n in stored).items() if count > 1]
     known = {name: id_ for id_, name in stored}
     for name in asked:
@@ -97,7 +98,7 @@ def submissions(asked: Sequence[str], acknowledged: Mapping[str, int], stored: S
 
 
 def checkpoints(rows: Mapping[str, Collection[str]], files: Mapping[str, Collection[str]]) -> list[str]:
-    """uuid -> file names, by the master's rows and by the storage (published ones)."""
+    """Compares file names by uuid: the master's rows, and the published checkpoints of the storage."""
     problems = [f"checkpoint {uuid} has a row and no files" for uuid in sorted(rows.keys() - files.keys())]
     problems += [f"checkpoint {uuid} has files and no row" for uuid in sorted(files.keys() - rows.keys())]
     for uuid in sorted(rows.keys() & files.keys()):
@@ -108,12 +109,12 @@ def checkpoints(rows: Mapping[str, Collection[str]], files: Mapping[str, Collect
 
 
 def uploads(stored: Collection[str], used: Collection[str]) -> list[str]:
-    """Hashes of contexts against those that experiments name."""
+    """Compares the hashes of stored contexts with those that experiments reference."""
     problems = [f"context {digest} is stored and no experiment has it" for digest in sorted(set(stored) - set(used))]
     problems += [f"context {digest} of an experiment is not stored" for digest in sorted(set(used) - set(stored))]
     return problems
 
 
 def left(what: str, found: Sequence[str]) -> list[str]:
-    """Things of which none may be there."""
+    """Objects that must not exist."""
     return [f"{what} is left: {thing}" for thing in found]

@@ -1,11 +1,11 @@
-"""Points of a program at which a process may be killed with -9. Standard library only: tasks import this, too.
+"""Points of a program at which a process may be killed with SIGKILL. Standard library only, because tasks import this.
 
-An order is a file named after its point. The process that reaches the point removes the file, so that exactly one carries it out,
-writes a marker and kills. Without an order a point costs one failed rename.
+An order is a file with the name of its point. The process that reaches the point renames the file, so that exactly one process
+executes the order: it writes a marker and kills the victim. Without an order a point costs one failed rename.
 
     <directory>/<point>.order    {"id", "victim"}
     <directory>/struck/<id>.json {"id", "point", "victim", "by", "pids"}
-    <directory>/pids/<name>      the pid of what was started outside of the machines: master, database
+    <directory>/pids/<name>      the pid of a program outside of the machines: master, database
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SELF, MACHINE, HOST, AGENT, MASTER, DATABASE, BACKEND = (
     "database",
     "backend",
 )
-"""The target: the process at the point, the machine it runs on, that machine's host, that machine's agent, the master, every
-process of the database server, the one process of the server that serves the connection at the point."""
+"""The victim: the process at the point, its machine, that machine's host, that machine's agent, the master, every process of the
+database server, or the server's process for the connection at the point."""
 
 MACHINE_PROGRAM, AGENT_PROGRAM = "campaign.machine", "campaign.agent"
 
 
 @dataclass(frozen=True)
 class Order:
-    """To kill `victim` when `point` is reached."""
+    """An order to kill `victim` at `point`."""
 
     id: str
     point: str
@@ -42,13 +42,13 @@ class Order:
 
 
 class Points:
-    """The points of one process. `None` as directory: no orders ever."""
+    """The points of one process. Without a directory there are no orders."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
     def reached(self, point: str, *, backend: int = 0) -> None:
-        """Carry out the order for this point, if there is one. Does not return when this process is the victim."""
+        """Executes the order for this point, if there is one. Does not return if this process is the victim."""
         order = self.take(point)
         if order is not None:
             pids = self.victims(order, backend=backend)
@@ -56,7 +56,7 @@ class Points:
             kill_all(pids)
 
     def take(self, point: str) -> Order | None:
-        """The order for this point, which is ours from now on."""
+        """Takes the order for this point."""
         if self._directory is None:
             return None
         try:
@@ -67,12 +67,13 @@ class Points:
         return Order(id=order["id"], point=point, victim=order["victim"])
 
     def _taken(self, point: str) -> Path:
-        """The order while it is ours: if we die before the marker is written, it shows that no process will carry it out."""
+        """File of a taken order. If the process dies before it writes the marker, the file shows that no process will execute the
+        order."""
         assert self._directory is not None
         return self._directory / f"{point}.taken-{os.getpid()}"
 
     def victims(self, order: Order, *, backend: int = 0) -> list[int]:
-        """The processes to kill, in this order; none when they are not there (any more)."""
+        """The processes to kill, in this order; empty if they do not exist."""
         match order.victim:
             case "self":
                 return [os.getpid()]
@@ -101,7 +102,7 @@ class Points:
             return 0
 
     def mark(self, order: Order, pids: Sequence[int]) -> None:
-        """The evidence: written whole or not at all, before the signal where the signal is for the writer."""
+        """Writes the marker atomically, before the signal if the writer is the victim."""
         assert self._directory is not None
         marker = {
             "id": order.id,
@@ -125,7 +126,7 @@ def kill_all(pids: Sequence[int], number: int = signal.SIGKILL) -> None:
 
 
 def server_processes(postmaster: int) -> list[int]:
-    """Every process of a database server; it is stopped first, so that it starts none while they are counted."""
+    """Every process of a database server. The server is stopped first, so that it starts no further process meanwhile."""
     if not postmaster:
         return []
     kill_all([postmaster], signal.SIGSTOP)
@@ -136,7 +137,7 @@ def server_processes(postmaster: int) -> list[int]:
 
 
 def parent(pid: int) -> int:
-    """0 when there is none, or no such process."""
+    """0 if there is no file or no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -158,7 +159,7 @@ def runs(pid: int, program: str) -> bool:
 
 
 def ancestor(pid: int, program: str) -> int:
-    """The nearest process above `pid` (or itself) that runs the program; 0 when there is none."""
+    """The nearest ancestor of `pid` (or `pid` itself) that runs the program; 0 if there is none."""
     while pid > 1:
         if runs(pid, program):
             return pid

@@ -1,4 +1,4 @@
-"""The table of kills and the verdict, as text."""
+"""The table of kills and the result, as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from campaign.evidence import Verdict
 from campaign.strikes import Kind, Moment, Strike
 
 INSIDE_AT_LEAST = Fraction(1, 3)
-"""So large a part of all kills must be proven to be inside of something, or the campaign shows little."""
+"""Minimum fraction of kills with a marker inside an operation."""
 
 
 def table(strikes: Sequence[Strike]) -> str:
@@ -36,26 +36,26 @@ def table(strikes: Sequence[Strike]) -> str:
 
 
 def inside(strikes: Sequence[Strike]) -> Fraction:
-    """The part of the kills that were proven to be inside of something."""
+    """Fraction of kills with a marker inside an operation."""
     return Fraction(sum(strike.moment is not Moment.ANY for strike in strikes), max(1, len(strikes)))
 
 
 def inside_by_kind(strikes: Sequence[Strike]) -> dict[Kind, Fraction]:
-    """`inside` of each kind that was killed at all."""
+    """`inside` of each kind with kills."""
     killed = {kind: [strike for strike in strikes if strike.kind is kind] for kind in Kind}
     return {kind: inside(of_kind) for kind, of_kind in killed.items() if of_kind}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What was asked of one store, which kills happened there, and what was found afterwards."""
+    """The plan, the kills and the findings of one store."""
 
     store: str
     asked: Mapping[Kind, int]
     done: Sequence[Strike]
     """The kills of the plan that happened."""
     extra: Sequence[Strike] = ()
-    """Kills beside the plan."""
+    """Kills beyond the plan."""
     found: Verdict
 
     @property
@@ -64,8 +64,8 @@ class Campaign:
 
 
 def shortfalls(campaigns: Sequence[Campaign]) -> list[str]:
-    """In words, what the campaigns did not do themselves: kills of a kind that are missing on a store, whatever happened
-    beside its plan and on another; too few of all inside of something."""
+    """Failures of the campaigns themselves, as sentences: a store with too few planned kills of a kind, or too few kills inside an
+    operation."""
     found: list[str] = []
     for campaign in campaigns:
         happened = Counter(strike.kind for strike in campaign.done)
@@ -84,7 +84,7 @@ def _all(campaigns: Sequence[Campaign]) -> list[Strike]:
 
 
 def share(strikes: Sequence[Strike]) -> str:
-    """How many were inside of something, of all and of the kind with the fewest, in a line."""
+    """One line with the fractions of kills inside an operation: of all kills, and of the kind with the lowest fraction."""
     parts = inside_by_kind(strikes)
     least = min(parts, key=lambda kind: parts[kind], default=None)
     fewest = "" if least is None else f", least of {least} with {float(parts[least]):.0%}"
@@ -92,7 +92,7 @@ def share(strikes: Sequence[Strike]) -> str:
 
 
 def outcome(campaigns: Sequence[Campaign]) -> tuple[str, int]:
-    """Of the campaigns on all stores: the last lines, and the exit code, which is 1 when anything is bad or missing."""
+    """The last lines for all stores, and the exit code, which is 1 if a check failed or kills are missing."""
     strikes, short = _all(campaigns), shortfalls(campaigns)
     lines = [table(strikes), share(strikes), *(f"too little: {text}" for text in short)]
     return "\n".join(lines), int(bool(short) or not all(each.found.good for each in campaigns))

@@ -1,8 +1,8 @@
-"""`python -m campaign.search`: a real search on a local spot pool whose machines are taken back, beside uninterrupted trainings.
+"""`python -m campaign.search`: a real search on a local spot pool with interruptions, compared with uninterrupted trainings.
 
-Trials of `adaptive_asha` train the digits example by lengths (`examples/digits_pytorch/by_length.py`) on an elastic pool of this
-machine. Every machine is taken back with a notice after some steps. When the search has ended, each trial is trained again in this
-process, alone and in one go, and every loss that the cluster has stored must equal it, bit for bit.
+Trials of `adaptive_asha` train the digits example by lengths (`examples/digits_pytorch/by_length.py`) on a local elastic pool.
+Every machine is interrupted with a notice after some steps. After the search this process trains each trial again without
+interruption, and every loss that the cluster has stored must equal the new one, bit for bit.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ SMALL = {"samples": 300, "batch_size": 16, "width": {"type": "categorical", "val
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How large a search, and how often machines are taken back."""
+    """The size of the search, and the rate of interruptions."""
 
     trials: int = 32
     machines: int = 3
     notices: int = 24
-    """So many of the first machines are taken back."""
+    """Number of machines that are interrupted, from the first one on."""
     notice_s: int = 20
     length: int = 64
 
 
 @dataclass(kw_only=True)
 class Verdict:
-    """What was compared, and what differs."""
+    """The numbers of compared objects, and the differences."""
 
     trials: int = 0
     runs: int = 0
@@ -64,7 +64,7 @@ class Verdict:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when the search has completed and no loss differs, 1 otherwise."""
+    """Returns 0 if the search has completed and no loss differs, else 1."""
     parser = argparse.ArgumentParser(prog="python -m campaign.search", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trials", type=int, default=Plan.trials, help="of the search (default: %(default)s)")
     parser.add_argument("--machines", type=int, default=Plan.machines, help="at a time (default: %(default)s)")
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def played(folder: Path, plan: Plan) -> Verdict:
-    """The search, to its end, and what its trials have reported beside trainings without interruption."""
+    """Runs the search to its end, and compares the reports of its trials with uninterrupted trainings."""
     with live_cluster(folder, pool=_pool(plan)) as cluster:
         experiment = cluster.client.create_experiment(_config(plan), EXAMPLE)
         until("the search has ended", lambda: _has_ended(experiment), within_s=LONGEST_S, every_s=1.0)
@@ -115,7 +115,7 @@ def _pool(plan: Plan) -> dict[str, Any]:
 
 def _config(plan: Plan) -> dict[str, Any]:
     config: dict[str, Any] = yaml.safe_load((EXAMPLE / "promoting.yaml").read_text())
-    # Only the program of a trial knows its seed.
+    # Only the environment of a trial contains its seed.
     config["entrypoint"] = ["sh", "-c", f'echo "{SEED_IS}$DET_TRIAL_SEED" && exec {sys.executable} by_length.py']
     config["hyperparameters"] |= SMALL
     config["searcher"] = {
@@ -167,7 +167,7 @@ def _reported(trial: Trial) -> dict[int, float]:
 
 
 def uninterrupted(trial: Trial, length: int) -> dict[int, float]:
-    """The same training in this process, in one go: its losses by step."""
+    """The losses by step of the same training in this process, without interruption."""
     details = trial.details
     alone = _Alone(length)
     if str(EXAMPLE) not in sys.path:
@@ -183,7 +183,7 @@ def _seed_of(trial: Trial) -> int:
 
 
 class _Alone:
-    """What the program asks of its context, without a cluster: one length, no checkpoint, no interruption."""
+    """The context of the program without a cluster: one length, no checkpoint, no interruption."""
 
     def __init__(self, length: int) -> None:
         self.losses: dict[int, float] = {}
@@ -210,7 +210,7 @@ class _Alone:
 
 
 class _Folder(tempfile.TemporaryDirectory[str]):
-    """A checkpoint that is not stored."""
+    """Discards a checkpoint."""
 
     def __enter__(self) -> Any:
         return Path(super().__enter__()), ""

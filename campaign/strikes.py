@@ -1,4 +1,4 @@
-"""What is killed, at which moment, in which order: a pure function of a seed."""
+"""The plan of kills (victims, moments, order) as a pure function of a seed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from math import ceil
 from campaign.points import AGENT, BACKEND, DATABASE, HOST, MACHINE, MASTER, SELF
 
 INSIDE = 0.5
-"""This part of the kills of each kind is placed inside of something."""
+"""Fraction of the kills of each kind that happen inside an operation."""
 
 PAUSE_S = 0.4
-"""Maximum of seconds between two kills."""
+"""Maximum number of seconds between two kills."""
 
 
 class Kind(StrEnum):
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 
 class Moment(StrEnum):
-    """What it is killed in the middle of; `ANY` is whatever goes on."""
+    """The operation during the kill; `ANY` is a random moment."""
 
     COMMIT = "commit"
     LAUNCH = "launch"
@@ -39,7 +39,7 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A point at which `victim` is killed; `weight` says how often, beside the other places of its kind."""
+    """A point at which `victim` is killed; `weight` is its relative frequency among the places of its kind."""
 
     moment: Moment
     point: str
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """One kill. Without a point it falls on a random victim at a random moment."""
+    """One kill. Without a point it hits a random victim at a random moment."""
 
     id: str
     kind: Kind
@@ -86,7 +86,7 @@ PLACES: Mapping[Kind, tuple[Place, ...]] = {
         ),
     ),
     Kind.MACHINE: (
-        # Few: a machine that dies while it boots makes its pool (rightly) wait before it asks for another.
+        # Few: after a death during a boot the pool pauses before its next request, as designed.
         *_places(Moment.LAUNCH, SELF, "machine.booting", weight=1),
         *_places(Moment.LAUNCH, MACHINE, "agent.start.ordered", "agent.start.begun", "agent.start.done", weight=1),
         *_places(Moment.LAUNCH, MACHINE, "task.begun", "task.joined"),
@@ -113,11 +113,12 @@ RANDOM_VICTIMS: Mapping[Kind, tuple[str, ...]] = {
 
 
 ON_A_SERVER = ".sent"
-"""Points of that name are there when the database is a server."""
+"""Points with this prefix exist only if the database is a server."""
 
 
 def plan(seed: int, kills: Mapping[Kind, int], *, server: bool) -> tuple[Strike, ...]:
-    """So many kills of each kind in a random order, the same for the same seed; `server`: the database is one."""
+    """The given numbers of kills of each kind in a random order, the same for the same seed. `server` is true for a database
+    server."""
     rng = random.Random(seed)
     drawn: list[tuple[Kind, Moment, str, str]] = []
     for kind, count in sorted(kills.items()):
@@ -141,7 +142,7 @@ def plan(seed: int, kills: Mapping[Kind, int], *, server: bool) -> tuple[Strike,
 
 
 def _in_turn(places: tuple[Place, ...], count: int, rng: random.Random) -> list[Place]:
-    """Every place as often as its weight says; which are first is random, for there may be fewer kills than places."""
+    """Places in proportion to their weights. The order is random, because there may be fewer kills than places."""
     deck = [place for place in places for _ in range(place.weight)]
     rng.shuffle(deck)
     return [deck[number % len(deck)] for number in range(count)]

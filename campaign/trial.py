@@ -1,4 +1,4 @@
-"""The scripted trial with points in its checkpoints and at its start; it says each line of its diary aloud before it writes it.
+"""The scripted trial with points in its checkpoints and at its start. It prints each line of its diary before it writes the line.
 
 Runs inside of a task from its uploaded context, as `python3 -m campaign.trial`; the hyperparameters are those of
 `resolute.testing.scripted_trial`, and `orders`, the directory of the orders.
@@ -23,11 +23,11 @@ from resolute.testing.script import parse_script
 from resolute.testing.scripted_trial import Preempted, ScriptedTrial
 
 SAID = "diary"
-"""First word of a line on stdout that tells a diary entry: `diary <run> <event> <step>`."""
+"""First word of a printed diary entry: `diary <run> <event> <step>`."""
 
 
 class PointedStorage:
-    """A storage with points in the life of a checkpoint."""
+    """A storage with points in the lifecycle of a checkpoint."""
 
     def __init__(self, inner: CheckpointStorage, points: Points) -> None:
         self._inner = inner
@@ -95,7 +95,7 @@ class PointedStorage:
 
 
 class PointedTrial(ScriptedTrial):
-    """Speaks first, then writes: what is in the diary was printed."""
+    """Prints an entry before it writes it, so that every entry of the diary was printed."""
 
     def __init__(self, context: core.Context, diary: Diary, points: Points, hparams: dict[str, Any]) -> None:
         super().__init__(context, parse_script(hparams["script"]), diary, "loss")

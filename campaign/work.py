@@ -1,4 +1,4 @@
-"""Experiments without end, submitted by a client whose master dies again and again."""
+"""Endless submissions of experiments by a client whose master is killed repeatedly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOK_S = 0.3
 
 
 class Work(threading.Thread):
-    """Keeps more experiments open than there are slots. `close` before the cluster goes."""
+    """Keeps more live experiments than slots. Call `close` before the cluster ends."""
 
     def __init__(self, cluster: CampaignCluster) -> None:
         super().__init__(name="work", daemon=True)
@@ -36,17 +36,17 @@ class Work(threading.Thread):
         self._over = threading.Event()
         self._extra = threading.Event()
         self.asked: list[str] = []
-        """Names of everything that was asked for."""
+        """Names of all submissions."""
         self.acknowledged: dict[str, int] = {}
-        """Name to id of what the master said that it has."""
+        """Id by name of acknowledged submissions."""
         self.failure: BaseException | None = None
 
     def one_more(self) -> None:
-        """An upload is wanted, whatever else is there."""
+        """Another upload is required, regardless of the number of live experiments."""
         self._extra.set()
 
     def close(self) -> None:
-        """Returns when everything that was asked for is acknowledged."""
+        """Returns when all submissions are acknowledged."""
         self._over.set()
         self.join()
         if self.failure is not None:
@@ -73,7 +73,8 @@ class Work(threading.Thread):
             self._submit(client)
 
     def _submit(self, client: Resolute) -> None:
-        """Until it is acknowledged: a call that failed may have been carried out, so its name is looked up first."""
+        """Repeats a submission until it is acknowledged. A failed call may have succeeded on the master, so each retry first looks
+        up the name."""
         name = f"work-{len(self.asked) + 1:05}"
         pool = 1 + len(self.asked) % POOLS
         self.asked.append(name)
@@ -93,7 +94,7 @@ class Work(threading.Thread):
         return next((each.id for each in found if each.name == name), None)
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
-        """A call that only reads, until a master answers."""
+        """Repeats a read until a master answers."""
         while True:
             try:
                 return call()

@@ -20,7 +20,7 @@ FAILED, INTERRUPTED = 1, 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when every claim was proven, 1 when one was not or something failed, 130 after Ctrl-C."""
+    """Returns 0 if every claim holds, 1 if one does not or an error occurred, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="An elastic cluster trains a real model here.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
     parser.add_argument(
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.keep and given.storage == "s3":
         parser.error("--keep: the S3 of --storage s3 ends with the demonstration; leave one of the two out")
     console = Console(width=None if sys.stdout.isatty() else 120)
-    # A polite end (a closed terminal, a supervisor) is treated like Ctrl-C: everything is ended first.
+    # SIGTERM and SIGHUP (a supervisor, a closed terminal) are handled like Ctrl-C: the cluster is ended first.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     if given.stop is not None:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         return FAILED
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it behind
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # A second Ctrl-C must not interrupt the end of the cluster.
         if not kept:
             _stop(folder, console, quiet=True)
         console.print(f"Everything it left is in {folder.root}", highlight=False, soft_wrap=True)

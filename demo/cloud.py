@@ -1,9 +1,9 @@
-"""`make demo CLOUD=aws` and `make demo CLOUD=gcp`: a production cluster from nothing to nothing, on a cloud of this machine.
+"""`make demo CLOUD=aws` and `make demo CLOUD=gcp`: creates and destroys a production cluster on an emulated cloud.
 
-Terraform, the vendor's client libraries, PostgreSQL and the machines' boot scripts are real. The account of AWS is moto, with
-the real provider of Terraform. That of Google Cloud is a fake that is held against Google's discovery documents, with a
-provider that is made of the published schema. Machines are processes in namespaces of their own. Needs root, Terraform and
-PostgreSQL, and for AWS a mirror of its provider.
+Terraform, the vendor's client libraries, PostgreSQL and the machines' boot scripts are real. moto emulates AWS, with Terraform's
+real provider. A fake that is checked with Google's discovery documents emulates Google Cloud, with a provider that is generated
+from the published schema. Machines are processes in separate namespaces. The demonstration needs root, Terraform and PostgreSQL,
+and for AWS a mirror of its provider.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from support.terraform import terraform_runs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A cloud of this machine, and whether Terraform runs on it; `needs` says what it takes."""
+    """An emulated cloud. `needs` lists its requirements."""
 
     world: Callable[[Path], AbstractContextManager[DeployWorld]]
     runs: Callable[[], bool]
@@ -51,7 +51,7 @@ NEEDS = (
 
 
 def claims(story: Story) -> dict[str, bool]:
-    """What was promised, and whether it came true."""
+    """The claims, and whether each holds."""
     return {
         "the master serves TLS with a certificate that `up` has fetched": story.certificate.startswith("-----BEGIN"),
         "the experiment was trained on a machine that the master bought": (
@@ -64,7 +64,7 @@ def claims(story: Story) -> dict[str, bool]:
 
 
 def main() -> int:
-    """0 when every claim was proven."""
+    """Returns 0 if every claim holds."""
     console = Console(highlight=False, soft_wrap=True)
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in STAGES:

@@ -1,4 +1,4 @@
-"""Starting and ending the demonstration's cluster, and typing what a user would type."""
+"""Starts and ends the demonstration's cluster, and runs a user's commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ END_S = 10.0
 
 
 class CommandFailed(ResoluteError):
-    """A command of the demonstration did not do what it should; the text holds what it said."""
+    """A command of the demonstration failed; the text contains its output."""
 
 
 def free_port() -> int:
@@ -37,7 +37,7 @@ def free_port() -> int:
 def start(folder: Folder, bucket: Mapping[str, object] | None = None) -> tuple[RunningCluster, str]:
     """The running cluster and the password of its first users. The master's log is in the folder.
 
-    `bucket` is where checkpoints go in place of a directory.
+    `bucket` stores checkpoints in place of a directory.
     """
     port, password = free_port(), secrets.token_urlsafe(12)
     story.write_master_configuration(folder, port=port, password=password, bucket=bucket)
@@ -46,12 +46,12 @@ def start(folder: Folder, bucket: Mapping[str, object] | None = None) -> tuple[R
 
 
 def end(folder: Folder) -> None:
-    """Master and machines; returns when nothing of them is left. Raises `Unavailable` when something will not end."""
+    """Ends master and machines, and returns when no process is left. Raises `Unavailable` if a process does not end."""
     cluster_down(folder.root)
 
 
 def user_environment(folder: Folder, url: str) -> dict[str, str]:
-    """The variables of a user of this cluster, whose login is kept in the folder."""
+    """Environment of a user of this cluster; the login is stored in the folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DET_")}
     return {**kept, "DET_MASTER": url, "DET_DEBUG_CONFIG_PATH": str(folder.login)}
 
@@ -59,7 +59,7 @@ def user_environment(folder: Folder, url: str) -> dict[str, str]:
 def det(
     folder: Folder, url: str, words: list[str], *, cwd: Path | None = None, extra: Mapping[str, str] | None = None
 ) -> str:
-    """What `det <words>` printed. Raises `CommandFailed`."""
+    """Output of `det <words>`. Raises `CommandFailed`."""
     answer = subprocess.run(
         [sys.executable, "-m", "resolute_cli.main", *words],
         env={**user_environment(folder, url), **(extra or {})},
@@ -84,12 +84,12 @@ def submit(folder: Folder, url: str) -> int:
 
 
 def client(folder: Folder, url: str) -> Resolute:
-    """Uses the login that `log_in` stored."""
+    """A client with the login that `log_in` stored."""
     return Resolute(session=authenticated_session(url, environ=user_environment(folder, url)))
 
 
 def interrupt(folder: Folder, instance_id: str, notice_s: float | None) -> None:
-    """What a person does who pulls a machine's plug, with or without a word before."""
+    """Interrupts a machine, with or without a notice."""
     command = [sys.executable, "-m", "resolute_provisioner.clouds.local", "interrupt", str(folder.pool), instance_id]
     if notice_s is not None:
         command += ["--notice", f"{notice_s:g}"]
@@ -99,13 +99,13 @@ def interrupt(folder: Folder, instance_id: str, notice_s: float | None) -> None:
 
 
 class Companion:
-    """A process that runs beside the cluster: the reference, or the judge's observer. Ended with the demonstration."""
+    """A process beside the cluster: the reference, or the observer of `verify`. It ends with the demonstration."""
 
     def __init__(self, name: str, words: list[str], log: Path) -> None:
         self.name = name
         self._log = log
         with log.open("ab") as output:
-            # A session of its own: a person's Ctrl-C is for the demonstration, which then ends its companions.
+            # A separate session: Ctrl-C signals the demonstration only, which then ends its companions.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", *words],
                 stdin=subprocess.DEVNULL,
@@ -122,13 +122,13 @@ class Companion:
         return self._process.poll()
 
     def check(self) -> None:
-        """Raises `Unavailable` when it has failed."""
+        """Raises `Unavailable` if it has failed."""
         if self.code not in (None, 0):
             words = self._log.read_text(errors="replace").strip().splitlines()[-5:]
             raise Unavailable(f"the {self.name} failed with code {self.code}: {' / '.join(words)}; see {self._log}")
 
     def wait(self, within_s: float) -> None:
-        """Raises `Unavailable` when it fails or takes longer."""
+        """Waits for its end. Raises `Unavailable` if it fails or takes longer."""
         try:
             self._process.wait(within_s)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-"""What the judge has read: the API's words while the cluster lived, then the files that were left and the processes.
+"""Input of the checks: the API's responses while the cluster ran, then the files and the processes.
 
-Only the standard library and psutil: nothing of the project that is judged takes part in reading its traces.
+Only the standard library and psutil: no code of the project takes part in reading its results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import psutil
 Json = Mapping[str, Any]
 
 MARKER = "RESOLUTE_INSTANCE"
-"""Every process of a machine of the local cloud has the machine's id in this variable."""
+"""Environment variable with the machine's id in every process of a machine of the local cloud."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedCheckpoint:
-    """One checkpoint's directory. `problems` is what its files differ in from its manifest; `published_at` is the time of
+    """One checkpoint's directory. `problems` lists differences between its files and its manifest; `published_at` is the time of
     the manifest's file."""
 
     uuid: str
@@ -53,7 +53,7 @@ class SavedCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One training report that a run made; `archived` once a later run took the step over."""
+    """One training report of a run; `archived` if a later run has repeated the step."""
 
     run: int
     step: int
@@ -63,7 +63,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The uninterrupted run beside it."""
+    """The uninterrupted run for comparison."""
 
     seed: int
     threads: int
@@ -72,7 +72,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that the claims are checked against. REST answers are kept as they came."""
+    """Input of all claims. REST responses are unchanged."""
 
     experiment: Json
     trial: Json
@@ -89,7 +89,7 @@ class Evidence:
     saved: Sequence[SavedCheckpoint]
     reference: Reference
     processes: Sequence[str]
-    """Processes that have to do with this run and should not be there."""
+    """Processes of this run that should have ended."""
     master_kept: bool = False
 
 
@@ -98,7 +98,7 @@ def moment(text: str) -> datetime:
 
 
 def read_evidence(root: Path, *, master_may_live: bool) -> Evidence:
-    """Of a finished run. Raises OSError, ValueError or KeyError when something that must be there is not."""
+    """Reads the evidence of a finished run. Raises OSError, ValueError or KeyError if a required part is missing."""
     seen: Json = json.loads((root / "observed" / "final.json").read_text())
     pool = root / "pools" / "default"
     machines = [_machine(path) for path in sorted((pool / "instances").iterdir()) if (path / "started.json").exists()]
@@ -205,9 +205,9 @@ def _sha256(path: Path) -> str:
 
 
 def living_processes(root: Path, machine_ids: Sequence[str], *, master_may_live: bool) -> list[str]:
-    """Processes that carry a machine's marker, or that name the run's folder in command, place or environment.
+    """Processes with a machine's marker, or with the run's folder in command, working directory or environment.
 
-    This process and those that started it are left out, and on request the master.
+    This process and its ancestors are excluded, and on request the master.
     """
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     found = []

@@ -1,4 +1,4 @@
-"""The folder of one run: everything that the cluster, the reference and the judge leave lies in it."""
+"""The folder of one run, with all files of the cluster, the reference and the checks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Folder:
 
     @property
     def bucket(self) -> Path:
-        """Where the checkpoints are, when they go to a bucket."""
+        """Copy of the checkpoints of a bucket."""
         return self.root / "bucket.json"
 
     @property
     def login(self) -> Path:
-        """Where `det` keeps its login in this run, instead of in the user's own directory."""
+        """Directory for the login of `det` in this run, in place of the user's own."""
         return self.root / "login"
 
     @property
@@ -45,7 +45,7 @@ class Folder:
 
     @property
     def observed(self) -> Path:
-        """What the judge saw through the API while the cluster lived."""
+        """Records of the observer, which reads the API while the cluster runs."""
         return self.root / "observed"
 
     def create(self) -> None:

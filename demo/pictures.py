@@ -1,4 +1,4 @@
-"""What the API says about the cluster at one moment."""
+"""The cluster's state in the API at one moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GONE = ("gone", "refused")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One look. `losses` are (step, loss) in the order of the steps; `accuracy` is the newest validation's."""
+    """One state. `losses` contains (step, loss) in the order of the steps; `accuracy` is that of the newest validation."""
 
     state: str
     trial: Trial | None = None
@@ -26,7 +26,7 @@ class Picture:
     instances: tuple[Instance, ...] = ()
     agents: tuple[Agent, ...] = ()
     jobs: tuple[tuple[Job, str], ...] = ()
-    """Each with the reason why it is where it is."""
+    """The queue, with a reason for each job's position."""
     decisions: tuple[Decision, ...] = ()
     losses: tuple[tuple[int, float], ...] = ()
     accuracy: float | None = None
@@ -41,7 +41,7 @@ class Picture:
 
     @property
     def running_on(self) -> str | None:
-        """The machine of the run that trains now, if there is one."""
+        """The machine of the current run, if there is one."""
         last = self.allocations[-1] if self.allocations else None
         if last is None or last.state is not WireTaskState.RUNNING or not last.instance_ids:
             return None
@@ -53,7 +53,7 @@ class Picture:
 
 
 class Watcher:
-    """Looks again and again; the losses, which are many, only when asked to."""
+    """Reads states repeatedly; it reads the losses, of which there are many, on request only."""
 
     def __init__(self, api: Resolute, experiment_id: int) -> None:
         self._api = api

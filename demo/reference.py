@@ -1,9 +1,9 @@
-"""The same training without a cluster and without interruptions, for comparison: a process of its own.
+"""The same training without a cluster and without interruptions, for comparison, in a separate process.
 
     python -m demo.reference --model examples/digits_pytorch --hparams hparams.json --seed 17 --steps 500 --output DIR
 
-Runs the model code that was submitted, with the trial's hyperparameters and seed and as many threads. Leaves
-`metrics.jsonl` (one line a report), `checkpoints/`, and at the very end `reference.json` with what it ran with.
+Runs the submitted model code with the trial's hyperparameters, seed and number of threads. Writes `metrics.jsonl` (one line per
+report), `checkpoints/`, and at the end `reference.json` with its parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 NICENESS = 10
-"""The cluster's trial goes first: the demonstration is not slowed down by its own control."""
+"""Niceness: the cluster's trial has priority over the reference."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def train(model: Path, hparams: dict[str, Any], *, seed: int, steps: int, output: Path) -> int:
-    """From the first step to the last in one go; returns with how many threads."""
+    """Trains from the first step to the last. Returns the number of threads."""
     import torch
 
     from resolute import pytorch

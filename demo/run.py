@@ -1,4 +1,4 @@
-"""One demonstration from the first process to the verdict."""
+"""One demonstration from the first process to the result."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from resolute.errors import Unavailable
 from resolute_cli.local_cluster import RunningCluster
 
 LIMIT_S = 240.0
-"""A demonstration that is not through by then hangs; it is ended with what it knows."""
+"""Time limit of a demonstration. At the limit it is ended, and the checks use the evidence up to then."""
 LOOK_S = 0.25
 LOSSES_EVERY = 4  # looks
 COMPANION_S = 90.0
 
 
 def run(folder: Folder, console: Console, *, keep: bool, in_bucket: bool = False) -> bool:
-    """Whether the judge believed every claim. Raises `ResoluteError` when the demonstration itself fails.
+    """Returns whether every claim holds. Raises `ResoluteError` if the demonstration itself fails.
 
-    `in_bucket` keeps the checkpoints in an S3 of this machine.
+    `in_bucket` stores the checkpoints in a local S3.
     """
     return _Run(folder, console, SystemClock()).run(keep=keep, in_bucket=in_bucket)
 
@@ -104,7 +104,7 @@ class _Run:
     # ---------------------------------------------------------------------------------------------------- watching
 
     def _watch(self, api: Resolute, experiment: int) -> Picture:
-        """Until the experiment has ended and the pool is empty; the last picture."""
+        """Runs until the experiment has ended and the pool is empty. Returns the last picture."""
         watcher, plot, looks = Watcher(api, experiment), director.Plot(), 0
         with self._screen:
             while True:
@@ -126,12 +126,12 @@ class _Run:
 
     def _carry_out(self, order: director.Order, picture: Picture) -> None:
         cut = order.cut
-        how = "without a word" if cut.notice_s is None else f"with {cut.notice_s:g} s of notice"
+        how = "without notice" if cut.notice_s is None else f"with {cut.notice_s:g} s of notice"
         self._say(f"step {picture.steps}: {order.instance_id} is taken away {how}")
         cluster.interrupt(self._folder, order.instance_id, cut.notice_s)
 
     def _start_reference_when_possible(self, picture: Picture) -> None:
-        """The trial's seed was drawn by the master; it is written in every checkpoint."""
+        """The trial's seed, which the master drew and every checkpoint contains."""
         if self._reference is None:
             bucket.fetch(self._folder)
         saved = sorted(self._folder.checkpoints.glob("*/trainer.json"))
@@ -160,7 +160,7 @@ class _Run:
             self._say(f"waiting for the {companion.name}")
         companion.wait(COMPANION_S)
 
-    # --------------------------------------------------------------------------------------------------- the verdict
+    # ---------------------------------------------------------------------------------------------------- the result
 
     def _judge(self, keep: bool) -> bool:
         words = ["demo.verify", "judge", str(self._folder.root), *(["--kept"] if keep else [])]

@@ -1,4 +1,4 @@
-"""What happens in the demonstration, as values: the pool, the submission, and which machine is taken away when."""
+"""The script of the demonstration as values: the pool, the submission, and the interruptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "digits_pytorch"
 
 STEPS = 500
 CHECKPOINT_PERIOD = 150
-"""Longer than the distance to each cut: no periodic checkpoint happens to lie where the run is cut."""
+"""Period of checkpoints. It is longer than the distance to each cut, so that no periodic checkpoint coincides with a cut."""
 STEP_SLEEP_S = 0.05
 
 MAX_INSTANCES = 3
@@ -29,7 +29,7 @@ USER = "determined"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """The machine that trains is taken away once so many steps are done; `notice_s` None is without a word."""
+    """An interruption of the training machine after a number of steps; `notice_s` is None without a notice."""
 
     after_steps: int
     notice_s: float | None
@@ -74,7 +74,7 @@ def master_configuration(
 def write_master_configuration(
     folder: Folder, *, port: int, password: str, bucket: Mapping[str, object] | None
 ) -> None:
-    """`bucket` is where checkpoints go in place of a directory; the tasks get this process's identity there."""
+    """`bucket` stores checkpoints in place of a directory; the tasks get this process's credentials."""
     config = master_configuration(folder, port=port, password=password, bucket=bucket)
     if bucket is not None:
         identity = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("AWS_")]
@@ -96,10 +96,10 @@ OVERRIDES: Mapping[str, str] = {
     "min_validation_period.batches": str(STEPS // 2),
     "environment.environment_variables": "[OMP_NUM_THREADS=1]",
 }
-"""What the submission changes in the example's `const.yaml`: a smaller model, fewer steps, and a pace to watch it at."""
+"""Changes to the example's `const.yaml`: a smaller model, fewer steps, and a slower pace for watching."""
 
 
 def submission() -> list[str]:
-    """The words after `det`; to be called in the example's directory."""
+    """Arguments of `det`, for the example's directory."""
     changes = [word for key, value in OVERRIDES.items() for word in ("--config", f"{key}={value}")]
     return ["experiment", "create", "const.yaml", ".", *changes]

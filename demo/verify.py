@@ -1,12 +1,12 @@
-"""The judge of the demonstration: a script of its own that believes nothing that the demonstration says of itself.
+"""Checks the demonstration: a separate script that does not rely on the demonstration's own output.
 
     python -m demo.verify observe URL EXPERIMENT --login FILE --into DIRECTORY
     python -m demo.verify judge FOLDER [--kept]
 
-`observe` runs while the cluster lives and reads only the REST API, with the small client below, until the experiment has
-ended and the pool is empty. `judge` comes after the shutdown: it puts what was observed beside the files of the machines,
-the checkpoints, the uninterrupted run and the list of processes, prints one line a claim, and exits with 0 only when
-every claim holds. `--kept` says that the master was meant to be left running.
+`observe` reads only the REST API while the cluster runs, with the small client below, until the experiment has ended and the pool
+is empty. `judge` runs after the shutdown: it compares the observations with the files of the machines, the checkpoints, the
+uninterrupted run and the list of processes. It prints one line per claim, and exits with 0 only if every claim holds. With `--kept`
+the master may still run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_MACHINE = ("gone", "refused")
 
 
 class Api:
-    """GET requests with a token: single answers, and streams of one JSON object a line."""
+    """GET requests with a token: single responses, and streams with one JSON object per line."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url = url
@@ -57,7 +57,7 @@ class Api:
 
 
 def token_of(login: Path, url: str) -> str:
-    """From the file in which the command line keeps its logins."""
+    """A client with the token in the command line's file of logins."""
     entry = json.loads(login.read_text())["masters"][url]
     return str(entry["tokens"][entry["active_user"]])
 
@@ -66,7 +66,8 @@ def token_of(login: Path, url: str) -> str:
 
 
 def observe(api: Api, experiment: int, into: Path) -> int:
-    """Writes `timeline.jsonl` (what changed, when) and at the end `final.json`. 0, or 1 when the end never came."""
+    """Writes `timeline.jsonl` (changes with times) and at the end `final.json`. Returns 1 if the end did not come in time, else
+    0."""
     into.mkdir(parents=True, exist_ok=True)
     started, last = time.monotonic(), ""
     with (into / "timeline.jsonl").open("a") as timeline:
@@ -89,7 +90,7 @@ def observe(api: Api, experiment: int, into: Path) -> int:
 
 
 def everything(api: Api, experiment: int) -> dict[str, Any]:
-    """All that the claims need of the API, as it answered."""
+    """All API responses that the claims use."""
     trial = api.get(f"experiments/{experiment}/trials")["trials"][0]
     id_ = trial["id"]
     return {
@@ -115,7 +116,7 @@ def reports(api: Api, trial: int, group: str) -> list[Any]:
 
 
 def give_verdict(root: Path, *, kept: bool) -> int:
-    """0 when every claim holds, 1 when one does not, 2 when there is nothing to judge by."""
+    """Returns 0 if every claim holds, 1 if one does not, 2 if the evidence cannot be read."""
     try:
         evidence = read_evidence(root, master_may_live=kept)
     except (OSError, ValueError, LookupError) as error:

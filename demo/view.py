@@ -1,4 +1,4 @@
-"""How the demonstration looks: a live picture on a terminal, a line now and then elsewhere."""
+"""Output of the demonstration: a live picture on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resolute.wire.rest.extensions import Decision, GetLedgerResponse, Instance
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 60
 QUIET_LINE_S = 5.0
-"""Without a terminal: how often a line is written when nothing has changed but the steps."""
+"""Without a terminal: interval of lines while only the number of steps changes."""
 
 STYLES = {
     "requested": "yellow",
@@ -51,7 +51,7 @@ def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Screen:
-    """Shows one picture after the other. Use as a context."""
+    """Shows successive pictures. Use as a context."""
 
     console: Console
     next_text: str = ""
@@ -78,7 +78,7 @@ class Screen:
             self._write_lines(picture, elapsed_s)
 
     def say(self, text: str, *, elapsed_s: float) -> None:
-        """A sentence that stays."""
+        """Prints a persistent line."""
         self.console.print(f"{elapsed_s:6.1f}s  {printable.lines(text)}", highlight=False, markup=False, soft_wrap=True)
 
     def _write_lines(self, picture: Picture, elapsed_s: float) -> None:
@@ -124,7 +124,7 @@ def drawn(picture: Picture, *, elapsed_s: float, now: datetime, next_text: str) 
 
 
 def _table(*columns: str) -> Table:
-    """The last column takes the room that the others leave."""
+    """A table whose last column takes the remaining width."""
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     for index, column in enumerate(columns):
         last = index == len(columns) - 1
@@ -135,7 +135,7 @@ def _table(*columns: str) -> Table:
 
 
 def _name(text: str) -> Text:
-    """As it stands: a plain string would be read as markup."""
+    """Literal text: a plain string would be parsed as markup."""
     return Text(printable.one_line(text))
 
 
@@ -201,7 +201,7 @@ def _decisions(decisions: Iterable[Decision]) -> RenderableType:
 
 
 def ledger_table(ledger: GetLedgerResponse) -> Table:
-    """Where the paid time went: a row a machine, then the sum and its price."""
+    """Use of the paid time: one row per machine, then the sum and its price."""
     table = Table(
         title="Ledger: slot-seconds by what they were spent on",
         title_justify="left",
