@@ -19,7 +19,7 @@ BUDGET = 50_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when the whole budget was sent and no fault was found, 1 otherwise."""
+    """Returns 0 if the whole budget was sent without a fault, else 1."""
     parser = argparse.ArgumentParser(prog="python -m hostile", description="Attack a running master, look for faults.")
     parser.add_argument("--seed", type=int, default=20260101, help="of what is sent (default: %(default)s)")
     parser.add_argument(

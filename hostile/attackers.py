@@ -12,7 +12,7 @@ from resolute_master.api.rights import Role
 
 
 class Attacker(StrEnum):
-    """The value is shown in the table of a campaign."""
+    """A kind of attacker. The value is its name in the table of a campaign."""
 
     NOBODY = "nobody"
     FORGER = "forged token"
@@ -34,14 +34,14 @@ COLUMN: Mapping[Attacker, Role] = MappingProxyType(
         Attacker.OTHER: Role.OTHER,
     }
 )
-"""The column of `docs/authorisation.md` that says what each may."""
+"""Column of `docs/authorisation.md` with the permissions of each kind."""
 
 BY_TASK_HEADER = frozenset({Attacker.ENDED_TASK, Attacker.OTHER_TASK})
-"""Attackers with the token of a task, which has a header of its own."""
+"""Attackers with a task token, which has its own header."""
 
 
 def forged(token: str) -> str:
-    """A token with the claims of a good one and no signature, as a careless reader would take it."""
+    """A token with valid claims and no signature, which a careless verifier would accept."""
     _, claims, _ = token.split(".")
     head = base64.urlsafe_b64encode(json.dumps({"alg": "none", "typ": "JWT"}).encode()).rstrip(b"=").decode()
     return f"{head}.{claims}."

@@ -34,16 +34,16 @@ NUMBERED = frozenset(
 )
 SERVED_TIMES = 4
 LARGE = 0.05
-"""Of the bodies that are cut off, those that are too long instead."""
+"""Fraction of truncated bodies that are replaced by bodies over the limit."""
 
 MOST_VARIANTS = 400
-"""Of one type of message, drawn from all of them."""
+"""Number of extreme values per message type, drawn from all of them."""
 
 FINAL = frozenset({Action.LOG_OUT})
 """Calls that end the session of the attacker."""
 
 ENDING = ("/early_exit", "/daemon")
-"""What may end the own task of the attackers."""
+"""Calls that may end the attackers' own task."""
 
 WAITING = ("/all_gather", "/signals/preemption", "/rendezvous")
 
@@ -56,38 +56,38 @@ WEIGHTS: Mapping[Attacker, int] = {Attacker.OTHER_TASK: 3, Attacker.FROM_TASK: 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victims:
-    """What belongs to others: the values of each parameter of a path, and well-formed bodies that name it, by call."""
+    """Objects of the victims: the values of each path parameter, and well-formed bodies that reference them, by call."""
 
     parts: Mapping[str, tuple[str, ...]]
     bodies: Mapping[str, Any]
     own_user: str
-    """The id of the attackers' own user, whose password and name they may change."""
+    """Id of the attackers' user, whose password and name they may change."""
     own: Mapping[str, str] = field(default_factory=dict)
-    """Of the attackers themselves, by parameter: what they may report for and change gets extreme values, too."""
+    """The attackers' own objects, by parameter. They get extreme values, too."""
     own_task: Mapping[str, str] = field(default_factory=dict)
-    """Of the task whose token they have."""
+    """Allocation of the task whose token they have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request. `refused`: the table of calls does not grant it to this attacker."""
+    """One request. `refused` is true if the table of calls does not permit it for this attacker."""
 
     who: Attacker
     method: str
     path: str
-    """Escaped, with its query."""
+    """The escaped path with its query."""
     call: str
-    """As the table of calls has it."""
+    """The call's name in the table of calls."""
     kind: str
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
     refused: bool
     waits: bool = False
-    """It may be answered only when something else has happened."""
+    """The response may depend on another event."""
 
 
 class Caller:
-    """Draws requests. The same generator and victims give the same ones."""
+    """Draws requests. Equal generators and victims give equal requests."""
 
     def __init__(
         self, random_: random.Random, victims: Victims, attackers: Sequence[Attacker] = tuple(Attacker)
@@ -97,7 +97,7 @@ class Caller:
         self._attackers = attackers
 
     def requests(self, count: int) -> Iterator[Request]:
-        """Each route that is served is called about as often as each other, one that is not yet more rarely."""
+        """Weights of routes: equal for served routes, lower for routes that are not served yet."""
         routes: list[Route] = []
         for _ in range(count):
             if not routes:
@@ -128,7 +128,7 @@ class Caller:
         )
 
     def _own(self, route: Route, who: Attacker) -> Mapping[str, str]:
-        """What of their own the call shall be about; nothing for those that are about others."""
+        """The attackers' own objects for the call; empty for a call on the victims' objects."""
         if who is Attacker.OTHER_TASK and RULES[route.action] is Rule.REPORT and not route.path.endswith(ENDING):
             found = self._victims.own_task
         else:
@@ -136,7 +136,7 @@ class Caller:
         return found if self._random.random() < OWN else {}
 
     def _about_own(self, body: bytes, own: Mapping[str, str]) -> bytes:
-        """What names something of the victims names something of their own."""
+        """Replaces references to victims' objects by references to the attackers' own."""
         for key, value in own.items():
             for known in self._victims.parts.get(key, ()):
                 body = body.replace(json.dumps(known).encode(), json.dumps(value).encode())
@@ -145,7 +145,7 @@ class Caller:
         return body
 
     def _path(self, route: Route, kind: str, own: Mapping[str, str]) -> tuple[str, bool]:
-        """And whether each of its parts names something of the victims."""
+        """The path, and for each parameter whether it references a victim's object."""
         random_, all_victims = self._random, not own
 
         def part(match: re.Match[str]) -> str:
@@ -188,7 +188,7 @@ def _quoted(text: str) -> str:
 
 
 def _refused(route: Route, who: Attacker, *, is_victims: bool) -> bool:
-    """Whether a call is refused whatever stands in it; of things of unknown owners nothing is said."""
+    """Whether the call is refused regardless of its body. For objects of unknown owners the result is false."""
     column = COLUMN[who]
     if column in rows_of(route)[0].granted:
         return False
@@ -200,7 +200,7 @@ def _json(value: Any) -> bytes:
 
 
 def _malformed(random_: random.Random, good: bytes) -> tuple[bytes, tuple[tuple[str, str], ...]]:
-    """Bytes that are no JSON, or that say that they are something else."""
+    """Bytes that are not JSON, or that have another content type."""
     match random_.randrange(11):
         case 0 if random_.random() < LARGE:
             return b" " * (MAX_BODY_BYTES + 1), ()
@@ -266,14 +266,14 @@ def _wire_classes() -> Mapping[str, type]:
 
 @cache
 def query_names() -> tuple[str, ...]:
-    """Every parameter of every query."""
+    """Query parameters of every call."""
     classes = [cls for key, cls in sorted(_wire_classes().items()) if key.endswith("Query")]
     return tuple(sorted({spelled for cls in classes for spelled in wire_names(cls).values()}))
 
 
 @cache
 def body_variants() -> Mapping[str, tuple[Any, ...]]:
-    """By call, its message with an extreme value at one place at a time, as JSON values."""
+    """For each call its message with an extreme value at one place, as JSON values."""
     known = {(e.method, e.path): e.body_type for e in contract().endpoints if e.body_type}
     found = {}
     for route in ROUTES:
@@ -291,7 +291,7 @@ def _of_class(cls: type) -> tuple[Any, ...]:
 
 
 def _spelled(message: Any) -> Any:
-    """None for what JSON has no words for."""
+    """None for a value that JSON cannot represent."""
     try:
         return json.loads(json.dumps(to_wire(message)))
     except (ValueError, TypeError, OverflowError):

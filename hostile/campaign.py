@@ -1,4 +1,4 @@
-"""One campaign on one store: the scene, the attack, and what is found afterwards."""
+"""One campaign on one store: the setup, the attack, and the checks afterwards."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from support.planted import WORD, Planter
 from support.postgres import PostgresServer
 
 RATE = 400.0
-"""Requests and messages a second, at most."""
+"""Maximum number of requests and messages per second."""
 
 SENT_S = 1800.0
-"""The whole budget takes no longer."""
+"""Time limit of the whole budget."""
 
 IN_TASK = (Attacker.OTHER_TASK, Attacker.FROM_TASK)
 OVER_S = 120.0
@@ -39,7 +39,7 @@ TRACEBACK = re.compile(r"^ *Traceback \(most recent call last\)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the budget, by what is sent."""
+    """Fractions of the budget by type of input."""
 
     task: int
     bytes: int
@@ -55,7 +55,7 @@ def shares(budget: int) -> Shares:
 def attack(
     folder: Path, *, seed: int, budget: int, rate: float = RATE, server: PostgresServer | None = None
 ) -> Verdict:
-    """Send `budget` requests and messages to a master of its own in `folder`, which must not exist."""
+    """Sends `budget` requests and messages to a new master in `folder`, which must not exist."""
     folder.mkdir(parents=True)
     cluster = HostileCluster(folder, Planter(), server)
     verdict, share = Verdict(), shares(budget)
@@ -97,7 +97,7 @@ async def _send(cluster: HostileCluster, scene: Scene, verdict: Verdict, seed: i
 
 
 def _task_told(cluster: HostileCluster, scene: Scene, planned: list[Request], verdict: Verdict) -> None:
-    """What the hostile task has been answered, and what it could read."""
+    """The responses to the hostile task, and the files that it could read."""
     with client_of(cluster.url, cluster.directory / "administrator", user="admin") as client:
         experiment = client.get_experiment(scene.hostile_task)
         until("the hostile task is through", lambda: any("over" in said for said in told(experiment)), within_s=OVER_S)
@@ -152,7 +152,7 @@ def _after(
 
 
 def _still_of_use(cluster: HostileCluster, scene: Scene, verdict: Verdict) -> None:
-    """Another user logs in, ends the attackers' task, and has work done by the machine that becomes free."""
+    """Another user logs in, ends the attackers' task, and runs an experiment on the machine that becomes free."""
     root = scene.administrator
     root.call("POST", f"/api/v1/experiments/{scene.hostile_task}/kill", {})
     walter = Person(cluster, "walter")
@@ -172,7 +172,7 @@ def _works(cluster: HostileCluster, client: Resolute, verdict: Verdict) -> None:
 
 
 def _logs(cluster: HostileCluster, scene: Scene, verdict: Verdict) -> None:
-    """What master and agents have written about themselves."""
+    """Checks the logs of master and agents."""
     secrets = Secrets(scene.secrets)
     files = [cluster.directory / "master.log", *sorted((cluster.directory / "state").glob("pools/*/instances/*/*.log"))]
     for file in files:

@@ -1,4 +1,4 @@
-"""The cluster that is attacked, with secrets in the configuration of its master, and users of its HTTP API."""
+"""The attacked cluster, with secrets in the configuration of its master, and users of its HTTP API."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from support.planted import Planter
 from support.postgres import PostgresServer
 
 OF_ALL_TASKS = "a variable of all tasks"
-"""Where the one secret is planted that the attackers' own tasks are given."""
+"""Place of the only secret that the attackers' tasks receive."""
 
 
 class HostileCluster(LiveCluster):
-    """Pool `default` is the victims', `tasks` has a machine for the attackers' tasks, `rogue` their agent."""
+    """Pool `default` belongs to the victims; `tasks` has a machine for the attackers' tasks, and `rogue` their agent."""
 
     def __init__(self, directory: Path, planter: Planter, server: PostgresServer | None = None) -> None:
         self.planter = planter

@@ -1,6 +1,6 @@
-"""What the attackers may not change, as an administrator reads it over REST.
+"""The state that the attackers may not change, read over REST as an administrator.
 
-Of what runs, the numbers that its own tasks change are left out; that the work went on is looked at by itself (`progress`).
+Numbers that running tasks change are excluded; `progress` checks separately that the experiment continued.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ CHANGES = frozenset(
 """Keys that change with time, or with objects that every user may create."""
 
 BUSY = frozenset({"containers", "slots", "slotStats"})
-"""Of an agent at work."""
+"""Keys of a busy agent that change."""
 
 LEFT_OUT = frozenset(
     {
         "/api/v1/allocations/{allocationId}/signals/preemption",  # waits
-        "/checkpoints/{uuid}",  # an archive of the moment: the files themselves are looked at
+        "/checkpoints/{uuid}",  # An archive with the time of its creation: the files are compared instead.
         "/api/v1/allocations/{allocationId}/resources/{resourcesId}/rendezvous",
     }
 )
@@ -53,14 +53,14 @@ QUERIES = {
 }
 OF_ALL = ("/api/v1/master/config", "/api/v1/agent-join-token", "/api/v1/users", "/api/v1/templates")
 PROJECTS = "/projects"
-"""The end of the path of a list that every user may add to."""
+"""Path suffixes of lists to which every user may add."""
 
 NAMED = frozenset({*USERS, "admin", "determined", "alice-s", "p"})
-"""Of the lists to which something may be added, what was there before."""
+"""The earlier items of lists to which items may be added."""
 
 
 def reads(parts: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The paths of everything that a route reads of the things with these names."""
+    """The paths that a route reads for the objects with these names."""
     for route in ROUTES:
         names = PARAMETER.findall(route.path)
         if route.method != "GET" or not names or route.path in LEFT_OUT:
@@ -72,7 +72,7 @@ def reads(parts: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def statuses(scene: Scene) -> Iterator[tuple[str, int]]:
-    """Of every list, and of every read of what the attackers have filled with extreme values."""
+    """The paths of every list, and of every read of objects with the attackers' extreme values."""
     own = [{name: (value,) for name, value in each.items()} for each in (scene.victims.own, scene.victims.own_task)]
     lists = [route.path for route in ROUTES if route.method == "GET" and "{" not in route.path]
     for path in sorted({*lists, *(path for parts in own for path in reads(parts))}):
@@ -80,7 +80,7 @@ def statuses(scene: Scene) -> Iterator[tuple[str, int]]:
 
 
 def shown(scene: Scene, storage: Path) -> dict[str, str]:
-    """By path, what an administrator reads, and the digests of the files of checkpoints: as text, to tell a difference."""
+    """By path the response to an administrator, and the digests of checkpoint files, as text for a comparison."""
     files = [path for uuid in scene.still["uuid"] for path in sorted((storage / uuid).rglob("*")) if path.is_file()]
     kept = {str(path.relative_to(storage)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     return kept | {path: _read(scene.administrator, path) for path in sorted({*reads(scene.still), *OF_ALL})}
@@ -114,7 +114,7 @@ def _was_there(row: Any) -> bool:
 
 
 def progress(scene: Scene) -> tuple[list[str], int]:
-    """What is wrong with the experiment that runs, and how many steps it has told."""
+    """Problems of the running experiment, and the number of its reported steps."""
     root, id_ = scene.administrator, scene.running
     experiment = root.call("GET", f"/api/v1/experiments/{id_}")["experiment"]
     (trial,) = root.call("GET", f"/api/v1/experiments/{id_}/trials")["trials"]

@@ -1,4 +1,4 @@
-"""Hellos and messages of the agent link, of strangers and of an agent that has joined and reports for the work of others."""
+"""Hellos and messages of the agent link: of unknown agents, and of a joined agent that reports for the victims' work."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKi
 from support.extreme_values import variants
 
 MOST_FRAMES = 12
-"""Of one connection, its Hello included."""
+"""Maximum number of frames of one connection, including its Hello."""
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rogue:
-    """The agent of the attackers, which has joined a pool of its own."""
+    """The attackers' agent, which has joined a separate pool."""
 
     name: str
     pool: str
@@ -48,7 +48,7 @@ class Rogue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One connection: what is sent, in order. `welcome`: whether the master may take the Hello."""
+    """One connection with its frames in order. `welcome` is true if the master may accept the Hello."""
 
     who: str
     frames: tuple[str | bytes, ...]
@@ -56,7 +56,7 @@ class Link:
 
 
 def links(random_: random.Random, victims: Victims, rogue: Rogue, count: int) -> Iterator[Link]:
-    """With `count` frames in all."""
+    """A connection with `count` frames."""
     while count > 0:
         link = _link(random_, victims, rogue, min(count, random_.randint(1, MOST_FRAMES)))
         count -= len(link.frames)
@@ -89,14 +89,14 @@ def _hello(**changes: Any) -> Hello:
 
 
 def genuine(rogue: Rogue, *, join_token: str = "") -> str:
-    """The Hello of the attackers' own agent."""
+    """The Hello of the attackers' agent."""
     return _spelled(
         _hello(agent_id=rogue.name, resource_pool=rogue.pool, credential=rogue.credential, join_token=join_token)
     )
 
 
 def _stranger(random_: random.Random, victims: Victims, rogue: Rogue) -> str | bytes:
-    """A Hello that must not be welcomed, or something else in its place."""
+    """A Hello that the master must refuse, or another frame in its place."""
     agent = random_.choice((*victims.parts["agentId"], "new", rogue.name))
     secret = random_.choice(("", "0" * 64, "join", name(random_)))
     match random_.randrange(7):
@@ -140,7 +140,7 @@ def _frame(random_: random.Random, victims: Victims, rogue: Rogue) -> str | byte
 
 
 def _report(random_: random.Random, victims: Victims) -> ContainerReport:
-    """That a container of others has changed."""
+    """A report of a state change of a victim's container."""
     failure = random_.choice((None, *FailureKind))
     return ContainerReport(
         container_id=random_.choice((*victims.parts["resourcesId"], "none")),
@@ -168,7 +168,7 @@ def _lines(random_: random.Random, victims: Victims) -> tuple[LogLine, ...]:
 
 
 def _clean(text: str) -> str:
-    """Without what no UTF-8 has: a frame is text."""
+    """The text without characters that UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -194,7 +194,7 @@ def _extreme(random_: random.Random, kind: str) -> str:
 
 
 def _odd(random_: random.Random) -> str | bytes:
-    """What is no message."""
+    """Frames that are not a message."""
     match random_.randrange(9):
         case 0:
             return random_.randbytes(random_.choice((0, 1, 1_000)))

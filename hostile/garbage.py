@@ -1,4 +1,4 @@
-"""Bytes that are no request, or two at once."""
+"""Bytes that are not a request, or that are two requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scene of an attack: what the victims have, and with what the attackers begin."""
+"""The setup of an attack: the victims' objects, and the attackers' credentials."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ ROGUE = Rogue(name="rogue", pool="rogue", credential="5" * 64)
 TOLD = "told "
 STAY_S = 3600.0
 OWN_UUID = "00000000-0000-4000-8000-0000000000ff"
-"""Of the checkpoint that the attackers report."""
+"""Id of the checkpoint that the attackers report."""
 
 USERS = ("alice", "walter", "mallory", "gone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What there is before the attack."""
+    """The state before the attack."""
 
     administrator: Person
     victims: Victims
     still: Mapping[str, tuple[str, ...]]
-    """As `victims.parts`, of what does not run."""
+    """Like `victims.parts`, without running objects."""
     tokens: Mapping[Attacker, str]
     secrets: Mapping[str, str]
-    """What must not be shown, with where it was planted."""
+    """The planted secrets, with their places."""
     over: int
-    """The experiment that is over; the next ones are paused, run, and run outside of the cluster."""
+    """The ended experiment; the next ones are paused, running, and unmanaged."""
     paused: int
     running: int
     outside: int
@@ -54,11 +54,11 @@ class Scene:
     project: int
     users: tuple[int, ...]
     hostile_task: int
-    """The experiment of the task that attacks."""
+    """The experiment of the hostile task."""
 
 
 def make_scene(cluster: HostileCluster, plan: Callable[[Victims], Sequence[Request]]) -> Scene:
-    """`plan` draws the calls that the hostile task makes."""
+    """`plan` draws the calls of the hostile task."""
     root = Person(cluster, "admin")
     for name in USERS:
         user = {"username": name, "active": name != "gone", "admin": False}
@@ -123,7 +123,7 @@ def _tokens(cluster: HostileCluster, *people: Person) -> dict[str, str]:
 
 
 def _names(mallory: Person, experiment: Experiment) -> dict[str, str]:
-    """What stands for the parameters of paths, of one experiment of the attackers."""
+    """Values of path parameters from one experiment of the attackers."""
     (trial,) = mallory.call("GET", f"/api/v1/experiments/{experiment.id}/trials")["trials"]
     (allocation,) = mallory.call("GET", f"/api/v1/tasks/{trial['taskId']}")["task"]["allocations"]
     numbers = dict.fromkeys(("trialId", "runId"), str(trial["id"]))
@@ -172,7 +172,7 @@ def _planned(request: Request) -> dict[str, Any]:
 
 
 def _files(cluster: HostileCluster) -> list[str]:
-    """What no task may read where the agent runs as root."""
+    """Files that no task may read if the agent runs as root."""
     state = cluster.directory / "state"
     return [
         f"{cluster.config_file}",
@@ -191,7 +191,7 @@ def reloaded(experiment: Experiment) -> Experiment:
 
 
 def told(experiment: Experiment) -> list[dict[str, Any]]:
-    """What the task of the experiment has said in its log."""
+    """The log of the experiment's task."""
     lines = [line.split(TOLD, 1)[1] for trial in experiment.list_trials() for line in trial.iter_logs() if TOLD in line]
     found = []
     for line in lines:
@@ -207,7 +207,7 @@ def tokens_of(experiment: Experiment) -> dict[str, str] | None:
 
 
 def join_rogue(cluster: HostileCluster) -> None:
-    """The attackers' agent joins as any other does; afterwards they have its credential, and not the join token."""
+    """The attackers' agent joins as any other does. Afterwards the attackers have its credential, but not the join token."""
     asyncio.run(_joined(cluster))
 
 

@@ -1,4 +1,4 @@
-"""Carries requests, bytes and frames to a master of this machine, at a bounded rate, and returns what was answered."""
+"""Sends requests, bytes and frames to a local master at a bounded rate, and returns the responses."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, "Outcome"]]
 
 AT_ONCE = 16
-"""Requests, connections of bytes and links at once: the master serves its own work beside them."""
+"""Concurrent requests, connections and links. The master serves its own work as well."""
 
 ANSWER_S = 60.0
-"""Time without the head of an answer after which a request counts as unanswered."""
+"""Time without a response head after which a request counts as unanswered."""
 
 WAITED_S = 1.0
-"""For an answer that comes only when something else has happened."""
+"""The same for a response that may depend on another event."""
 
 READ_S = 3.0
-"""An answer is read for so long: a followed log has no end."""
+"""Time limit for reading a response: a followed log is endless."""
 
 READ_BYTES = 4 * 1024 * 1024
 LINK_READ_S = 0.2
-"""After the last frame so long, for what the master has to say."""
+"""Time for the master's messages after the last frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one request, one string of bytes or one link. `statuses`: of HTTP; 0 for a connection that was closed."""
+    """The result of one request, string of bytes or link. `statuses` contains HTTP statuses; 0 means a closed connection."""
 
     who: str
     what: str
-    """The call, or what else was sent, for people."""
+    """The call or other input, for the report."""
     kind: str
     messages: int = 1
     statuses: tuple[int, ...] = ()
     refused: bool = False
-    """The table of calls does not grant it."""
+    """The table of calls does not permit it."""
     granted: bool = False
-    """It was granted: a status below 400, or a welcome."""
+    """The master accepted it: a status below 400, or a welcome."""
     shown: tuple[str, ...] = ()
-    """The origins of planted secrets in the answer."""
+    """The origins of planted secrets in the response."""
     unanswered: bool = False
     detail: str = ""
 
 
 class Secrets:
-    """What must not be in an answer, with where it was planted."""
+    """The planted secrets, which no response may contain, with their places."""
 
     def __init__(self, planted: Mapping[str, str]) -> None:
         self._where = {value.encode(): where for value, where in planted.items()}
@@ -75,19 +75,19 @@ class Secrets:
 
 
 class Sender:
-    """To one master. `tokens` are those of the attackers."""
+    """Sends to one master. `tokens` are those of the attackers."""
 
     def __init__(self, port: int, tokens: Mapping[Attacker, str], secrets: Secrets, *, rate: float) -> None:
         self._port = port
         self._tokens = tokens
         self._secrets = secrets
         self._pause_s = AT_ONCE / rate
-        """Between two of one worker."""
+        """Seconds between two inputs of one worker."""
 
     async def run(
         self, requests: Iterable[Request], strings: Iterable[bytes], links: Iterable[Link]
     ) -> AsyncIterator[Outcome]:
-        """In no particular order; every one of them."""
+        """The results of all inputs, in no particular order."""
         limits = aiohttp.TCPConnector(limit=0)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_S)
         jar = aiohttp.DummyCookieJar()
@@ -140,7 +140,7 @@ class Sender:
         status, said, failure = 0, b"", ""
         try:
             async with asyncio.timeout(WAITED_S if request.waits else ANSWER_S):
-                body = None if request.body is None else io.BytesIO(request.body)  # large ones do not block others
+                body = None if request.body is None else io.BytesIO(request.body)  # Large ones do not block others.
                 sent = http.request(
                     request.method, url, data=body, headers=self._headers(request), allow_redirects=False
                 )
@@ -229,7 +229,7 @@ class Sender:
 
 
 def _in_turn(works: Sequence[Iterator[T]]) -> Iterator[T]:
-    """One of each, until all have ended: what is many goes on when what is few is over."""
+    """Interleaves the iterables until all have ended."""
     left = list(works)
     while left:
         for work in tuple(left):

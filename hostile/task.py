@@ -1,4 +1,4 @@
-"""A task that attacks from within: it tells its tokens, then makes the calls of its plan with them and tries to read files.
+"""A hostile task: it prints its tokens, makes the calls of its plan with them, and tries to read files.
 
 Runs in a container as `python3 -m hostile.task` from its uploaded context, next to `plan.json`. Each line of output is one JSON
 object after `told `. Standard library only.
@@ -28,7 +28,7 @@ def tell(**values: Any) -> None:
 
 
 def ask(address: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The status of a call, 0 for none, and what the answer holds of the secrets that the plan has digests of is judged outside."""
+    """The status of a call, or 0 without a response, and the response, in which the campaign looks for secrets."""
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=1 if request["waits"] else WAIT_S)
     headers = {key: value for key, value in request["headers"] if value.isascii()}
@@ -49,7 +49,7 @@ def ask(address: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def readable(pattern: str, word: str) -> list[str]:
-    """The planted secrets in those files of a pattern that this task can read."""
+    """The planted secrets in the readable files of a pattern."""
     found: set[str] = set()
     for path in glob.glob(pattern):
         try:

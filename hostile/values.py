@@ -1,4 +1,4 @@
-"""What is sent: ids, texts and bodies, and how they are mutated. All of it is drawn from the generator that is given."""
+"""Ids, texts, bodies and their mutations, drawn from a given generator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from support.extreme_values import FLOATS, FREE, INTEGERS, TEXTS
 
 NUMBERS = (*map(str, INTEGERS), "1e3", "0x10", "01", "-0", "+1", "1.0", "NaN", "١٢")
-"""In paths and queries, where a number is expected."""
+"""Values in paths and queries in place of a number."""
 
 NAMES = (
     *TEXTS,
@@ -29,7 +29,7 @@ PATTERNS = ("(a+)+$", "(.*a){20}", "[", "(?P<", "\\", "(?i)" * 100, "a{1000}{100
 TIMES = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-02-30T00:00:00Z", "now", "")
 
 DEEP = 200
-"""Lists within each other: more than a master reads."""
+"""Depth of nested lists, which exceeds the master's limit."""
 
 
 def number(random_: random.Random) -> str:
@@ -41,7 +41,7 @@ def name(random_: random.Random) -> str:
 
 
 def leaf(random_: random.Random) -> Any:
-    """A value for a place in a body."""
+    """A value for a key of a body."""
     match random_.randrange(7):
         case 0:
             return random_.choice(INTEGERS)
@@ -67,7 +67,7 @@ def deep(random_: random.Random) -> Any:
 
 
 def mutated(random_: random.Random, body: Any) -> Any:
-    """The body with one to three places changed."""
+    """The body with one to three changed values."""
     for _ in range(random_.randint(1, 3)):
         body = _changed(random_, body)
     return body
@@ -94,7 +94,7 @@ def _changed(random_: random.Random, value: Any) -> Any:
 
 
 def query(random_: random.Random, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Parameters of a list or a stream, some of which no call knows."""
+    """Parameters of a list or a stream, including unknown ones."""
     found = []
     for _ in range(random_.choice((0, 0, 1, 1, 2, 4))):
         asked = random_.choice(names) if random_.random() < 0.9 else name(random_)

@@ -1,4 +1,4 @@
-"""What of a campaign is a fault, and its table."""
+"""The faults of a campaign, and its table."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 from hostile.sending import Outcome
 
 SERVED_ERRORS = frozenset({501, 503})
-"""What is not served yet, and what is asked to come again."""
+"""Statuses of a call that is not served yet, and of a call that must be retried."""
 
 MOST_SHOWN = 5
-"""Faults of one sort that are told in full."""
+"""Maximum number of faults of one kind in the report."""
 
 COLUMNS = ("granted", "400", "401", "403", "404", "other 4xx", "501", "503", "closed")
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What was sent, what was answered, and what must not have been: each fault by its sort, as sentences."""
+    """Counts of inputs and responses, and the faults by kind, as sentences."""
 
     rows: dict[str, Counter[str]] = field(default_factory=dict)
     messages: Counter[str] = field(default_factory=Counter)
@@ -67,7 +67,7 @@ def _column(status: int) -> str:
 
 
 def compare(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """What is not as it was: the name of the read, and each place that differs."""
+    """Differences between two states: the name of the read, and each differing place."""
     found = []
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name, ""), after.get(name, "")
@@ -78,7 +78,7 @@ def compare(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def _values(text: str) -> Any:
-    """The status and the JSON of a read, or its text."""
+    """The status and the JSON or text of a read."""
     status, _, body = text.partition(" ")
     try:
         return [status, json.loads(body)]
@@ -116,7 +116,7 @@ def table(verdict: Verdict) -> str:
 
 
 def judgement(verdict: Verdict) -> str:
-    """One line where nothing is wrong."""
+    """The report; one line if there is no fault."""
     if not verdict.faults:
         return "The master never ended, answered no 500, showed no secret, granted nothing that is refused; all is as it was."
     lines = []

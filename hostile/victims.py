@@ -1,4 +1,4 @@
-"""What others have: experiments with secrets, one over, one paused, one that runs, one that runs elsewhere; and how to name it."""
+"""The victims' objects: ended, paused, running and unmanaged experiments with secrets, and their references."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTSIDE, FIRST = "outside", "first"
 
 
 def a_config(planter: Planter, name: str, *script: str, **changes: Any) -> dict[str, Any]:
-    """Of a victim, with secrets in every part that tasks of processes take."""
+    """Configuration of a victim, with secrets in every part that process tasks accept."""
     return {
         "name": name,
         "workspace": "w",
@@ -52,11 +52,11 @@ def a_mallory_config(**changes: Any) -> dict[str, Any]:
 
 
 Parts = dict[str, tuple[str, ...]]
-"""The values of each parameter of a path."""
+"""The values of each path parameter."""
 
 
 def make_victims_work(cluster: HostileCluster, alice: Person) -> tuple[Parts, Parts, dict[str, int]]:
-    """What stands for the parameters of paths, of everything and of what does not run; the experiments by what each is for."""
+    """Values of path parameters: of all objects, and of objects that do not run; and the experiments by purpose."""
     planter = cluster.planter
     with client_of(cluster.url, cluster.directory / "alice", user="alice") as client:
         over = client.create_experiment(
@@ -129,7 +129,7 @@ def _parts(alice: Person, ids: Mapping[str, int]) -> Parts:
 
 
 def bodies_about(parts: Mapping[str, tuple[str, ...]], workspace: int) -> Mapping[str, Any]:
-    """Well-formed, and about what is the victims'."""
+    """Well-formed bodies that reference the victims' objects."""
     trial, experiment, uuid = int(parts["trialId"][0]), int(parts["experimentId"][0]), parts["uuid"][0]
     allocation, job, task = parts["allocationId"][-1], parts["jobId"][-1], parts["taskId"][-1]
     metrics = {"trialId": trial, "stepsCompleted": 1, "metrics": {"avgMetrics": {"loss": 0.0}}}

@@ -1,19 +1,19 @@
-"""A populated cluster to look at: three months of work of a team of eight, then live.
+"""A populated live cluster with three months of a team's work.
 
-    make showcase                 fills it, serves it, and prints where; Ctrl-C ends it
+    make showcase                 fills the cluster, serves it, and prints its address; Ctrl-C ends it
     python -m showcase --help
 
 Engine, rules, scheduler, planner, reconcilers, agents and their link, API and pages are the production classes, and every
-experiment is submitted by the call of the API. Played are, as in `resolute_sim`, the cloud, the machines' containers and what a
-training program does. Time jumps from timer to timer until it has caught up with the clock on the wall; from then on it passes as
-it does, and the team goes on working. The store is SQLite in a directory that ends with it.
+experiment is submitted through the API. As in `resolute_sim`, the cloud, the machines' containers and the training programs are
+simulated. Time jumps from timer to timer until it reaches the present; then it runs in real time, and the submissions continue. The
+store is SQLite in a temporary directory.
 
-Knows everything. Must not be imported by anything.
+The package may import every other one. No package may import it.
 
-- `loop`       time that jumps first and passes later
-- `cluster`    the master, the cloud, the machines and what befalls them
+- `loop`       an event loop with virtual time, and real time later
+- `cluster`    the master, the cloud, the machines and their interruptions
 - `setting`    the configuration: pools, offers and budgets
-- `team`       who works on what: users, workspaces, and the experiments that they submit
-- `training`   what a task does
-- `serving`    the API and the pages over it
+- `team`       users, workspaces, and the experiments that they submit
+- `training`   the simulated training program
+- `serving`    the API and the pages
 """

@@ -31,7 +31,7 @@ KEPT_LINES = 2_000
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 after Ctrl-C, 1 when a part has failed."""
+    """Returns 0 after Ctrl-C, 1 if a part has failed."""
     parser = argparse.ArgumentParser(prog="python -m showcase", description="A populated cluster to look at.")
     parser.add_argument("--port", type=int, default=0, help="where it is served (default: a free one)")
     parser.add_argument("--days", type=int, default=90, help="how long the team has worked (default 90)")
@@ -87,7 +87,7 @@ class _Showcase:
             loop.add_signal_handler(number, stop.set)
         async with served.listening():
             if self._pictures is not None:
-                # Imported where it is used: only this needs a browser.
+                # Imported here because only this needs a browser.
                 from showcase.pictures import take
 
                 await take(f"http://127.0.0.1:{self._port}", password, self._pictures)
@@ -123,7 +123,7 @@ def _progress(day: int, days: int, experiments: int) -> None:
 
 
 class _Stamped(logging.Filter):
-    """Lines of the master's log have its time."""
+    """Formats lines of the master's log with the cluster's time."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The cluster: one master of production code, a cloud that is played, and the machines that it gives and takes."""
+"""The cluster: one master with production code, and a simulated cloud with its machines."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 900.0
 JUMPING_POLL_S, POLL_S = 600.0, 10.0
-"""Three months of asking every few seconds would be most of the work, and nobody would see it."""
+"""Interval of polls. Polls every few seconds would be most of the work of three simulated months."""
 
 SAFETY_PASS_S = 6 * 3600.0
-"""The engine's pass without a reason; nothing here waits for it."""
+"""Interval of the engine's periodic pass, on which nothing here depends."""
 
 PRICES_ASKED_EVERY_S = 1800.0
 PRICE_GAP_S = 5 * 3600.0
-"""Between two moves of one spot price, on the average."""
+"""Mean time between two changes of a spot price."""
 
 LOSSES_PER_HOUR = 0.035
-"""Of one machine on spot; the large ones are taken back twice as often."""
+"""Mean time between interruptions of a spot machine; large machines are interrupted twice as often."""
 
 NOTICED_SHARE, NOTICE_S = 0.85, 120.0
 
@@ -63,7 +63,7 @@ BEHAVIOUR = FakeBehaviour(
 
 
 class PatientCloud(FakeCloud):
-    """Asked less often, and without a memory of machines that have long gone."""
+    """A provider with a longer poll interval that forgets machines after their end."""
 
     @property
     def capabilities(self) -> CloudCapabilities:
@@ -84,14 +84,14 @@ class PatientCloud(FakeCloud):
 
 
 class PatientMaster(SimulatedMaster):
-    """Its machines wait for it as long as its heartbeats are rare."""
+    """A provider whose machines accept the rare heartbeats."""
 
     def _boot(self, instance: Instance) -> MachineBoot:
         return replace(super()._boot(instance), master_timeout_s=8 * HEARTBEAT_S)
 
 
 class Cluster:
-    """`await start()` inside of the loop; `restless()` is what befalls it, until it is cancelled."""
+    """`await start()` inside of the loop. `restless()` creates market events until it is cancelled."""
 
     def __init__(self, *, config: MasterConfig, store: Store, seed: int, begin: datetime) -> None:
         loop = asyncio.get_running_loop()
@@ -152,7 +152,7 @@ class Cluster:
     # ---------------------------------------------------------------------------------------------- what befalls it
 
     async def restless(self) -> None:
-        """The spot market: its prices move, and it takes machines back."""
+        """The spot market: price changes and interruptions."""
         await asyncio.gather(self._move_prices(), self._take_back())
 
     async def _move_prices(self) -> None:
@@ -242,7 +242,7 @@ class Cluster:
         log.error("a rule has failed: %s", fault)
 
     def failure(self) -> BaseException | None:
-        """What ended a part that the others need."""
+        """The error of a failed part, without which the cluster cannot run."""
         found: Collection[BaseException | None] = [
             self.master.failure(),
             *(m.failure() for m in self.machines.values()),

@@ -14,7 +14,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class _Jumping(selectors.DefaultSelector):
-    """While it jumps, what the loop would have slept is added to its time. It waits for threads: time stands still meanwhile."""
+    """A selector that adds the loop's sleep to its virtual time. While threads work, virtual time does not advance."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""`python -m showcase --pictures FOLDER`: a picture of every page, of the four main ones in both themes.
+"""`python -m showcase --pictures FOLDER`: a picture of every page, and of the four main pages in both themes.
 
-It needs Chromium and Playwright. Pictures are WebP without losses, which is a third of PNG.
+It needs Chromium and Playwright. Pictures are lossless WebP, which has a third of the size of PNG.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILTER = "where=hp.learning_rate+%3C+0.005+and+validation.accuracy.max+%3E+0.5&s
 
 
 async def places_of(page: Page) -> Mapping[str, str]:
-    """Names of pictures and addresses: of the newest experiment of each kind that is to be seen."""
+    """Names and addresses of pictures, with the newest experiment of each kind."""
 
     async def first(where: str) -> str:
         await page.goto(f"/det/experiments?{where}")

@@ -1,4 +1,4 @@
-"""The API and the pages over the cluster, and submissions by the call of the API."""
+"""The API and the pages of the cluster, and submissions through the API."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from showcase.team import Submission
 ADMINISTRATOR = "admin"
 
 CODE = Path(__file__).resolve().parents[1] / "examples" / "digits_pytorch"
-"""What every experiment is submitted with."""
+"""The context of every experiment."""
 
 TEMPLATE = {"max_restarts": 3, "resources": {"resource_pool": "gpus", "slots_per_trial": 4}}
 
 
 class Served:
-    """The API of the cluster's master. `await set_up()` once it runs; `submit` is a person's call."""
+    """The API of the cluster's master. `await set_up()` after its start; `submit` is a user's call."""
 
     def __init__(self, cluster: Cluster, log: LogRing) -> None:
         self._cluster = cluster
@@ -71,7 +71,7 @@ class Served:
         self._code = tuple(_file(path) for path in sorted(CODE.iterdir()) if path.is_file())
 
     async def set_up(self, password: str) -> None:
-        """Users, workspaces with their projects and budgets, a template; everybody has the same password."""
+        """Creates users, workspaces with their projects and budgets, and a template. All users have the same password."""
         submit = self._cluster.master.engine.submit
         stored = await self._passwords.hash(hash_password(password))
         admin = UserId(await submit(CreateUser(username=ADMINISTRATOR, password_hash=stored, admin=True)))
@@ -90,7 +90,7 @@ class Served:
         await submit(PutTemplate(name="four-gpus", config=TEMPLATE, owner=admin))
 
     async def submit(self, submission: Submission) -> ExperimentId:
-        """By the function behind the call, with all its checks."""
+        """Submits by the function behind the call, with all its checks."""
         user = next(each for each in self.api.engine.state.all(User) if each.username == submission.person)
         call = Call(self.api, cast(web.Request, None), Caller(user=user))
         request = CreateExperimentRequest(config=submission.text, model_definition=self._code, activate=True)
@@ -99,7 +99,7 @@ class Served:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Time must pass as it does."""
+        """Serves HTTP. The loop must run in real time."""
         app, pages = build_api(self.api), Interface(self.api)
 
         async def close(_: web.Application) -> None:

@@ -12,7 +12,7 @@ from resolute.config import MasterConfig, parse_master_config
 ZONES = ("us-east-1a", "us-east-1b")
 
 SPOT_PRICES: Mapping[str, float] = {"g5.xlarge": 0.38, "g5.12xlarge": 2.05, "p4d.24xlarge": 11.8}
-"""With which the market begins."""
+"""Initial prices of the market."""
 
 FIXED_MACHINES = (("workstations", 2), ("workstations", 2))
 """Pool and slots."""
@@ -20,7 +20,7 @@ FIXED_MACHINES = (("workstations", 2), ("workstations", 2))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """A workspace with its projects, who works there, and what it may cost in a month."""
+    """A workspace with its projects, members and monthly budget."""
 
     workspace: str
     projects: tuple[str, ...]
@@ -36,7 +36,7 @@ TEAMS = (
 
 
 def master_config(storage: Path, port: int) -> MasterConfig:
-    """As an operator would write it, without what only a real cloud needs."""
+    """The master's configuration, without keys that only a real cloud needs."""
     return parse_master_config(
         {
             "host": "127.0.0.1",

@@ -1,4 +1,4 @@
-"""Who works on what: the users and workspaces of the team, and the experiments that it submits, drawn from a seed."""
+"""The users and workspaces of the team, and their experiments, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPACE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a project trains; times are of one epoch on its usual slots."""
+    """The training of a project; times are of one epoch on its usual slots."""
 
     models: tuple[str, ...]
     epochs: int
@@ -29,7 +29,7 @@ class Task:
     pool: str
     floor: float
     best_rate: float
-    """log10 of the learning rate that reaches the floor."""
+    """log10 of the learning rate with the lowest loss."""
     checkpoint_bytes: int
 
 
@@ -88,7 +88,7 @@ TASKS: Mapping[str, Task] = {
 
 WORKDAY_H = (8, 19)
 A_DAY = 0.6
-"""Experiments that one person submits on a working day, on the average."""
+"""Mean number of experiments of one user per working day."""
 
 NOTES = (
     "Twice the crop size: **better on small objects**, and the loss still falls at the end.\n\n- try 40 epochs\n- warm up longer",
@@ -99,7 +99,7 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """By whom, where, and the text that is sent."""
+    """A submission: user, place, and configuration text."""
 
     person: str
     workspace: str
@@ -116,7 +116,7 @@ def people() -> list[tuple[str, Team]]:
 
 
 def waits_s(rng: random.Random, now: datetime) -> float:
-    """Until the next submission of the whole team: by day and on weekdays twelve times as often as else."""
+    """Seconds until the team's next submission. The rate by day on weekdays is twelve times the rate at other times."""
     per_hour = len(people()) * A_DAY / (WORKDAY_H[1] - WORKDAY_H[0])
     waited_s = 0.0
     while True:
@@ -222,7 +222,7 @@ def _searcher(rng: random.Random, epochs: int, *, searches: bool) -> dict[str, A
 
 
 def _failures(rng: random.Random, epochs: int) -> list[int]:
-    """Now and then one that a restart mends; rarely so many that the trial fails."""
+    """Occasional failures that a restart fixes, and rarely enough failures to fail the trial."""
     draw = rng.random()
     if draw < 0.06:
         return [max(1, epochs // 3)] * 4
@@ -230,8 +230,8 @@ def _failures(rng: random.Random, epochs: int) -> list[int]:
 
 
 def shown_at_last(rng: random.Random) -> Sequence[tuple[float, Submission]]:
-    """What is under way when someone looks: how many seconds before, and what. A search, a long training on many slots, one that
-    waits for machines, and short ones whose curves grow while they are looked at."""
+    """Experiments that are live at the present, with seconds before it: a search, a long training on many slots, one that waits for
+    machines, and short ones whose curves grow."""
     found = []
     for before_s, project, searches, slots, epochs, epoch_s in (
         (7200.0, "translation", False, 8, 40, 300.0),

@@ -1,4 +1,4 @@
-"""What a task does: it trains by epochs, as a script says, and reports as our harness would."""
+"""The simulated training program: it trains by epochs after a script, and reports like our harness."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resolute_sim.client import Site, TaskClient
 from resolute_sim.machine import SimulatedMachine
 
 BATCHES = 100
-"""Of an epoch: what a step is."""
+"""Fraction of an epoch in one step."""
 
 FENCED, FAILED = 3, 1
 
@@ -30,7 +30,7 @@ PROGRESS_EVERY = 4
 """Epochs."""
 
 LOOK_S = 45.0
-"""How often a task looks whether it has to stop."""
+"""Interval of a task's preemption checks."""
 
 TRACEBACK = """\
 Traceback (most recent call last):
@@ -49,12 +49,12 @@ ERRORS = (
 
 @dataclass(slots=True)
 class Storage:
-    """What outlives machines."""
+    """State that outlives machines."""
 
     failures: dict[int, int] = field(default_factory=dict)
-    """How often each trial has failed."""
+    """Number of failures of each trial."""
     gangs: dict[str, asyncio.Event] = field(default_factory=dict)
-    """By allocation: its chief has ended."""
+    """Allocations whose chief has ended."""
 
 
 class Place(Site, Protocol):
@@ -64,7 +64,7 @@ class Place(Site, Protocol):
 
 
 class Training:
-    """One container's program."""
+    """The program of one container."""
 
     def __init__(self, place: Place, machine: SimulatedMachine, task: ScriptedTask) -> None:
         environment = task.spec.environment
@@ -124,7 +124,7 @@ class Training:
         await self._say("INFO", f"finished {epochs} epochs")
         return 0
 
-    # ---------------------------------------------------------------------------------------------------- what is told
+    # --------------------------------------------------------------------------------------------------------- reports
 
     async def _report(self) -> None:
         loss = self._loss()
@@ -142,7 +142,7 @@ class Training:
             await self._client.progress(self._trial, self._epoch / int(self._script["epochs"]))
 
     def _loss(self) -> float:
-        """Falls to a floor that the hyperparameters decide; too high a rate of learning makes it restless."""
+        """The loss curve: it decays to a floor that depends on the hyperparameters. A high learning rate adds noise."""
         rate = float(self._hparams.get("learning_rate", 1e-3))
         off = abs(math.log10(rate) - float(self._script["best_rate"]))
         dropout = float(self._hparams.get("dropout", 0.2))
@@ -161,7 +161,7 @@ class Training:
         return max(0.02, min(0.995, 1 - 0.33 * loss)) * self._noise("accuracy", 0.004, 1.0)
 
     def _noise(self, what: str, width: float, centre: float, *, epoch: bool = True) -> float:
-        """The same for the same trial and epoch, whichever run comes there."""
+        """A random generator that depends on trial and epoch, not on the run."""
         rng = random.Random(f"{self._trial} {self._epoch if epoch else ''} {what}")
         return centre + rng.gauss(0.0, width)
 
@@ -178,7 +178,7 @@ class Training:
         )
 
     async def _say(self, level: str, text: str) -> None:
-        """Lines as the harness ships them, with their level and rank."""
+        """Log lines as the harness ships them, with level and rank."""
         lines = text.rstrip("\n").split("\n")
         records = [
             LogRecord(
@@ -199,7 +199,7 @@ class Training:
         self._lines += len(lines)
         await self._place.master_for(self._machine).reporting.logs(records)
 
-    # ------------------------------------------------------------------------------------------------------- what it does
+    # ---------------------------------------------------------------------------------------------------------- training
 
     async def _save(self) -> None:
         if self._saved == self._epoch:
@@ -218,7 +218,7 @@ class Training:
         await self._say("INFO", f"saved checkpoint {report.uuid} at epoch {self._epoch}")
 
     def _fails(self) -> bool:
-        """At the epochs of the script, one failure after the other."""
+        """Fails at the epochs of the script."""
         planned = self._script.get("failures", ())
         happened = self._place.storage.failures.get(self._trial, 0)
         if happened >= len(planned) or planned[happened] != self._epoch:
@@ -231,14 +231,14 @@ class Training:
         return noticed or self._client.stop_wanted()
 
     async def _pause(self, seconds: float) -> bool:
-        """False when it was asked to stop before: a step loop looks after each step."""
+        """Returns false if it was preempted: a step loop checks after each step."""
         left = seconds
         while left > 0:
             part = min(left, LOOK_S)
             await asyncio.sleep(part)
             left -= part
             if self._machine.dead:
-                await asyncio.Event().wait()  # the power is off: nothing after this happens
+                await asyncio.Event().wait()  # The machine is off: nothing happens after this.
             if self._stop_wanted():
                 return left <= 0
         return True

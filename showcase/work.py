@@ -1,4 +1,4 @@
-"""The team at work: it submits by day, changes its mind now and then, and is still at it when someone looks."""
+"""The team's activity: submissions by day, occasional changes, and live work at the present."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from showcase.serving import Served
 from showcase.team import NOTES, draw, shown_at_last, waits_s
 
 LOOK_S = 6 * 3600.0
-"""Between two words of how far it is, in the cluster's time."""
+"""Interval of progress messages, in the cluster's time."""
 
 ONE_MORE_S = 240.0
-"""Between two short submissions while someone looks, on the average."""
+"""Mean interval of short submissions in real time."""
 
 PREPARED_S = 8000.0
-"""So long before the end the last submissions begin."""
+"""Time before the present at which the last submissions begin."""
 
 
 class Work:
-    """`by_day` goes on until it is cancelled; `catch_up` returns when the cluster's clock shows the time of the wall."""
+    """`by_day` runs until it is cancelled; `catch_up` returns when the cluster's clock reaches the present."""
 
     def __init__(self, cluster: Cluster, served: Served, rng: random.Random) -> None:
         self._cluster = cluster
@@ -50,7 +50,7 @@ class Work:
             self._cluster.spawn(self._change_of_mind(id_))
 
     async def _change_of_mind(self, id_: ExperimentId) -> None:
-        """Of one in four: notes, a pause, an end, an archive."""
+        """Changes a quarter of the experiments: notes, a pause, an end, an archive."""
         submit, draw_ = self._cluster.master.engine.submit, self._rng.random()
         await asyncio.sleep(self._rng.uniform(600.0, 6 * 3600.0))
         try:
@@ -66,10 +66,10 @@ class Work:
                 await asyncio.sleep(10 * 86_400.0)
                 await submit(ArchiveExperiment(experiment=id_, archived=True))
         except ResoluteError:
-            return  # over already, or not yet
+            return  # It has ended already, or has not started.
 
     async def catch_up(self, days: int, tell: Callable[[int, int, int], None]) -> None:
-        """Let time jump until it has caught up; the last hours prepare what is looked at."""
+        """Advances virtual time to the present. The last hours create the live experiments."""
         clock, wall = self._cluster.clock, SystemClock()
         begin = clock.now()
         while clock.now() < wall.now() - timedelta(seconds=PREPARED_S):
@@ -86,19 +86,19 @@ class Work:
         tell(days, days, len(self.submitted))
 
     async def _until(self, before_s: float) -> None:
-        """The wall's clock goes on meanwhile, though only by what the jump takes."""
+        """The real clock advances by the duration of the jump only."""
         wall, clock = SystemClock(), self._cluster.clock
         left_s = (wall.now() - clock.now()).total_seconds() - before_s
         await asyncio.sleep(max(0.0, left_s))
 
     def _interrupt_one(self, before_s: float) -> None:
-        """A machine that trains is taken back shortly before someone looks, so that a resume is to be seen."""
+        """Interrupts a training machine shortly before the present, so that the pages show a resume."""
         living = [each for each in self._cluster.cloud.living() if each.observed is Observed.RUNNING]
         if before_s < 1000.0 and living:
             self._cluster.interrupt(living[0])
 
     async def while_looked_at(self) -> None:
-        """Short ones, so that there is always something that begins and ends."""
+        """Submits short experiments, so that some always start and end."""
         while True:
             await asyncio.sleep(self._rng.expovariate(1.0 / ONE_MORE_S))
             drawn = draw(self._rng, len(self.submitted))
