@@ -20,7 +20,7 @@ METRICS = {"loss": 0.693147180559, "accuracy": 0.5, "learning_rate": 0.001, "gra
 
 
 class Ingest:
-    """Batches of new steps, each with its time of sending."""
+    """Sends batches of new steps, each at its scheduled time."""
 
     def __init__(self, trial: int, first: int, rate: float, seconds: float) -> None:
         self._path = f"/api/v1/trials/{trial}/metrics/batch"

@@ -62,7 +62,7 @@ def _submissions(random: Random, jobs: int, days: float) -> Iterator[tuple[float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clairvoyant:
-    """The cost of a policy that knows every gap."""
+    """The result of a clairvoyant policy."""
 
     excess: float
     """Paid slot-seconds beyond those of the work / slot-seconds of the work."""

@@ -12,7 +12,7 @@ from statistics import median
 from resolute import core
 
 BLOCK = 100
-"""Steps of each kind in a block."""
+"""Number of steps of each kind in a block."""
 STEP_S = 0.005
 
 

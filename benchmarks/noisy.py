@@ -41,7 +41,7 @@ while time.time() < end:
 
 LINES_PER_S = 10_000
 LATE = Target(at_most=3.0)
-"""Limit of the factor by which calls may slow down."""
+"""The delay of a line and the latency of calls may grow by this factor at most."""
 
 
 def started(client: Client, program: str) -> int:

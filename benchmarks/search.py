@@ -256,7 +256,7 @@ def restored_s(course: Course) -> float:
 
 
 def memory_mb(course: Course) -> float:
-    """Memory of the rows and of the sorted results."""
+    """Memory of the decoded rows and of their sorted results, in MB."""
     from resolute_master.store.encoding import decode_entities
 
     bodies = [body for entity, body in course.rows.values() if isinstance(entity, SearchTrial)]

@@ -22,7 +22,7 @@ from support.postgres import PostgresServer, postgres_server
 
 STORES = ("sqlite", "postgres")
 SERVER_KINDS = (Kind.DATABASE,)
-"""Kinds of victims that exist with a database server only."""
+"""Kinds of kills that need a database server."""
 
 
 def main(arguments: Sequence[str]) -> int:

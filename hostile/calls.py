@@ -145,7 +145,7 @@ class Caller:
         return body
 
     def _path(self, route: Route, kind: str, own: Mapping[str, str]) -> tuple[str, bool]:
-        """The path, and for each parameter whether it references a victim's object."""
+        """The path, and whether each of its parameters references a victim's object."""
         random_, all_victims = self._random, not own
 
         def part(match: re.Match[str]) -> str:

@@ -28,7 +28,7 @@ def tell(**values: Any) -> None:
 
 
 def ask(address: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The status of a call, or 0 without a response, and the response, in which the campaign looks for secrets."""
+    """The status of a call, 0 without a response, and which of the given words the response contains; the campaign checks them."""
     parts = urlsplit(address)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=1 if request["waits"] else WAIT_S)
     headers = {key: value for key, value in request["headers"] if value.isascii()}

@@ -45,10 +45,10 @@ SAFETY_PASS_S = 6 * 3600.0
 
 PRICES_ASKED_EVERY_S = 1800.0
 PRICE_GAP_S = 5 * 3600.0
-"""Mean time between two changes of a spot price."""
+"""Mean time between two changes of one spot price."""
 
 LOSSES_PER_HOUR = 0.035
-"""Mean time between interruptions of a spot machine; large machines are interrupted twice as often."""
+"""Interruptions of one spot machine per hour; large machines are interrupted twice as often."""
 
 NOTICED_SHARE, NOTICE_S = 0.85, 120.0
 
@@ -63,7 +63,7 @@ BEHAVIOUR = FakeBehaviour(
 
 
 class PatientCloud(FakeCloud):
-    """A provider with a longer poll interval that forgets machines after their end."""
+    """A cloud with a longer poll interval that forgets machines some time after their end."""
 
     @property
     def capabilities(self) -> CloudCapabilities:
@@ -84,7 +84,7 @@ class PatientCloud(FakeCloud):
 
 
 class PatientMaster(SimulatedMaster):
-    """A provider whose machines accept the rare heartbeats."""
+    """A master whose machines wait for it for several of its rare heartbeats."""
 
     def _boot(self, instance: Instance) -> MachineBoot:
         return replace(super()._boot(instance), master_timeout_s=8 * HEARTBEAT_S)

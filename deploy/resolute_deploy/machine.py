@@ -156,7 +156,7 @@ class Machine:
         self._write_database_password(desired)
 
     def _write_database_password(self, desired: Mapping[str, Any]) -> None:
-        """Fetches the database's password again: if its service has changed it, the next connection uses the new one."""
+        """Writes the database's present password: if its service has changed it, the next connection uses the new one."""
         database = desired["facts"]["database"]
         password = self._cloud.database_password(self._store, database)
         fields = (database["host"], str(database["port"]), database["name"], database["user"], password)

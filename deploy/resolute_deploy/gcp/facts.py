@@ -60,7 +60,7 @@ class GoogleFacts:
 
 
 def _offers(pool: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The keys for GPUs: some machine types have attached GPUs, the others built-in ones."""
+    """Entries of `offers`. GPUs are attached to some machine types, and built into the others."""
     markets = {"markets": ["spot", "on_demand"]} if pool["spot"] else {}
     attachable = [each for each in pool["instance_types"] if pool["gpu_num"] and takes_accelerators(each)]
     others = [each for each in pool["instance_types"] if each not in attachable]
