@@ -1,4 +1,4 @@
-"""A master that speaks the agent link over a real socket and keeps what it is told: for tests of the agent."""
+"""A master with the agent link over a real socket that stores the agent's messages, for tests of the agent."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from resolute.wire.states import ContainerState, TaskType
 from resolute_agent.link import decode_agent_frame, encode_frame
 
 TASK_USER = TaskUser(uid=2_100_000_007, gid=2_100_000_007, user="ada", group="ada", derived=True)
-"""Whom tasks run as where the agent is root."""
+"""User of tasks if the agent is root."""
 
 
 def a_spec(container_id: str = "c1", **changes: object) -> ContainerSpec:
-    """A container that a test may change in any field."""
+    """A container; keyword arguments change its fields."""
     fields: dict[str, object] = {
         "container_id": container_id,
         "allocation_id": f"1.{container_id}.1",
@@ -51,7 +51,7 @@ def a_spec(container_id: str = "c1", **changes: object) -> ContainerSpec:
 
 
 class LinkMaster:
-    """Listens on one port, over several lives. What it has stored survives `stop`, as a database would."""
+    """Listens on one port, also after restarts. Stored data survives `stop`, as in a database."""
 
     def __init__(self, *, heartbeat_s: float = 0.3, lease_s: float = 60.0) -> None:
         self.heartbeat_s = heartbeat_s
@@ -104,7 +104,7 @@ class LinkMaster:
         await self.send(KillContainer(container_id=container_id, grace_s=grace_s))
 
     async def until(self, condition: Callable[[], bool], *, limit_s: float = 60.0) -> None:
-        """Wait until something that agents told makes `condition` true."""
+        """Waits until a message of an agent makes `condition` true."""
         async with asyncio.timeout(limit_s):
             while not condition():
                 self._changed.clear()
@@ -179,7 +179,7 @@ class LinkMaster:
         await socket.send_str(encode_frame(LogsStored(batch=batch.batch)))
 
     async def store_late(self) -> None:
-        """From now on store logs, and first what came while that was off."""
+        """Stores logs from now on, beginning with those that arrived while storing was off."""
         assert self._socket is not None, "no agent is connected"
         self.stores_logs = True
         for batch in self.batches:

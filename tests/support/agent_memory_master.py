@@ -1,4 +1,4 @@
-"""A master at the other end of an in-memory link, and an agent built around it: for tests under virtual time."""
+"""A master with an in-memory link, and an agent on the link, for tests under virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 @dataclass(kw_only=True)
 class MemoryMaster:
-    """Accepts what connects, answers as long as its switches say so, and keeps what it was told."""
+    """Accepts connections, answers while its switches are on, and stores messages."""
 
     connector: MemoryConnector = field(default_factory=MemoryConnector)
     heartbeat_s: float = 2.0
@@ -155,7 +155,7 @@ class World:
         self.running = asyncio.create_task(self.agent.run())
 
     async def crash_agent(self) -> None:
-        """As a SIGKILL: nothing is said, nothing is saved; the containers stay."""
+        """Like SIGKILL: the agent sends and saves nothing, and the containers keep running."""
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
         self.master.cut()

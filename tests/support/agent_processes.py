@@ -1,4 +1,4 @@
-"""Real agent processes and machines for tests; everything is ended when the test is."""
+"""Real agent processes and machines for tests. All of them end with the test."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class AgentProcess:
         return (self.settings.parent / "agent.log").read_text(errors="replace")
 
     def end_all(self) -> None:
-        """Leave nothing behind, whatever the test did."""
+        """Ends all processes of the test."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
@@ -80,13 +80,13 @@ def container_home(settings: Path, container_id: str) -> Path:
 
 
 def living_task(home: Path) -> bool:
-    """Whether the first process of a container lives."""
+    """Whether the first process of a container exists."""
     task = supervisor.read_json(str(home / supervisor.TASK))
     return task is not None and processes.is_alive(task["pid"], task["start_time"])
 
 
 async def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-    """Wait for something that nobody announces, such as the end of a process."""
+    """Polls for an event without a notification, such as the end of a process."""
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110  # there is no event to wait for
             await asyncio.sleep(0.03)

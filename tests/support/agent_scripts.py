@@ -14,7 +14,7 @@ def shell_of(script: str) -> str:
     for step in parse_script(script):
         match step.verb:
             case "run":
-                # In small portions, so that a signal is acted upon between two of them.
+                # In small portions, so that a signal is handled between two of them.
                 parts.append(f"n={int(step.number * 20)}; while [ $n -gt 0 ]; do sleep 0.05; n=$((n-1)); done")
             case "log":
                 parts.append(f"i=0; while [ $i -lt {int(step.number)} ]; do echo line $i; i=$((i+1)); done")

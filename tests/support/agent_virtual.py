@@ -1,4 +1,4 @@
-"""A loop whose time jumps to the next timer: an agent with in-memory ports lives through hours in milliseconds."""
+"""An event loop whose time jumps to the next timer: an agent with in-memory ports runs for virtual hours in milliseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: what the loop would have slept is added to its time."""
+    """Never sleeps: the duration of the sleep is added to the loop's time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,6 +36,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end under virtual time."""
+    """Runs a coroutine to its end under virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""The API over real sockets: the engine and its rules, a store in memory, an agent by hand."""
+"""The API over real sockets: the engine and its rules, a store in memory, a scripted agent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from support.engines import POOLS, AgentByHand, an_engine, running
 
 KEY = "a signing key for tests, of 32 bytes or more"
 FAST = Cost(log2_n=4)
-"""The slow hash, made fast: what is tested is not its price."""
+"""Makes the slow password hash fast."""
 
 PASSWORD = "correct horse"
 
@@ -64,7 +64,7 @@ class World:
         return await self.http.request(method, self.server.make_url(path), data=data, headers=headers, **options)
 
     async def call(self, method: str, path: str, body: Any = None, *, status: int = 200, **options: Any) -> Any:
-        """The JSON of the answer, whose status must be as expected."""
+        """The JSON of the response, which must have the expected status."""
         response = await self.send(method, path, body, **options)
         text = await response.text()
         assert response.status == status, f"{method} {path}: {response.status} {text}"
@@ -83,7 +83,7 @@ class World:
         return text
 
     async def lines(self, path: str, **options: Any) -> list[dict[str, Any]]:
-        """Every line of a stream that ends."""
+        """Every line of a finite stream."""
         response = await self.send("GET", path, **options)
         assert response.status == 200, await response.text()
         assert response.headers.get("Transfer-Encoding") == "chunked"
@@ -94,7 +94,7 @@ class World:
         token: str = (await self.post("/api/v1/auth/login", body, token=""))["token"]
         return token
 
-    # -- things to talk about --------------------------------------------------------------------------------
+    # -- objects ---------------------------------------------------------------------------------------------
 
     async def create(self, config: Mapping[str, Any] | None = None, **request: Any) -> dict[str, Any]:
         body = {"config": json.dumps(config or a_config()), "activate": True, **request}
@@ -113,7 +113,7 @@ class World:
         return await self.next_run(agent, trial)
 
     async def next_run(self, agent: AgentByHand, trial: Trial) -> tuple[Trial, Allocation, str]:
-        """Lets what waits for the trial start."""
+        """Starts pending containers of the trial."""
         await settled(self)
         for container in agent.containers():
             await agent.report(container, ContainerState.RUNNING)
@@ -133,7 +133,7 @@ class World:
 
 
 async def settled(world: World) -> None:
-    """One more cycle, so that what the last one asked for is placed."""
+    """Runs one more cycle, so that new allocations are placed."""
     await world.engine.submit(Reconsider())
 
 
@@ -188,7 +188,7 @@ async def an_api(
         passwords = Passwords(ids, FAST)
         reporting = Reporting(store, engine)
         stack.push_async_callback(reporting.close)
-        there = {user.username for user in engine.state.all(User)}  # in a store that an API had before
+        there = {user.username for user in engine.state.all(User)}  # In a store that another API has used before.
         for name in [each for each in ("root", "ada", "bob") if each not in there]:
             hashed = await passwords.hash(hash_password(PASSWORD))
             await engine.submit(CreateUser(username=name, password_hash=hashed, admin=name == "root"))

@@ -1,4 +1,4 @@
-"""The page that says, call by call of the contract, what is served and what the released client was seen to accept."""
+"""The page with all calls of the contract: whether each is served, and which parts of the released client decoded its response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.rest_schema import Endpoint, contract
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "api-coverage.md"
 REGENERATE = "RESOLUTE_WRITE_COVERAGE=1 .venv/bin/python -m pytest tests/compat"
 SHOWN = 3
-"""Callers named for each call."""
+"""Maximum number of callers per call."""
 
 TIERS = {
     "A": "the everyday path",
@@ -46,7 +46,7 @@ called directly for them. *nobody* means that no part of the released client mak
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One call: `seen` are callers that got an answer they could read."""
+    """One call; `seen` contains callers that decoded a response."""
 
     endpoint: Endpoint
     served: bool
@@ -63,7 +63,7 @@ def served() -> set[Key]:
 
 
 def callers(evidence: Iterable[Accepted]) -> dict[Key, set[str]]:
-    """Who was answered, by call."""
+    """Callers with a response, by call."""
     operations = {e.operation: key_of(e) for e in contract().endpoints if e.operation}
     found: dict[Key, set[str]] = defaultdict(set)
     for one in evidence:
@@ -74,7 +74,7 @@ def callers(evidence: Iterable[Accepted]) -> dict[Key, set[str]]:
 
 
 def _key_at(method: str, path: str) -> Key | None:
-    """The call that a request was; of several that fit, the one with the fewest free parts."""
+    """The call of a request; of several matches, the one with the fewest parameters."""
     path = "/" + path.lstrip("/")
     fitting = [
         e
@@ -92,7 +92,7 @@ def _named(by: str) -> str:
     """`det experiment list`, `Experiment.wait`, `core.TrainContext.report_progress`, `exec.prep_container`, `bindings`."""
     if by.startswith("det ") or by == "bindings":
         return by
-    # Private modules say nothing to a reader; a private class is the only name that some threads of the harness have.
+    # Private modules do not help a reader; a private class is the only name of some threads of the harness.
     parts = [part for part in by.split(".") if not part.startswith("_") or part[1:2].isupper()]
     if parts[0] == "exec":
         return ".".join(parts[:2])
@@ -111,7 +111,7 @@ def _kind(by: str) -> int:
 
 
 def chosen(found: set[str]) -> tuple[str, ...]:
-    """A few callers, of as many kinds as there are."""
+    """A few callers, of as many kinds as possible."""
     ordered = sorted(found, key=lambda by: (_kind(by), by))
     first = {kind: next(by for by in ordered if _kind(by) == kind) for kind in map(_kind, ordered)}
     rest = [by for by in ordered if by not in first.values()]
@@ -160,7 +160,7 @@ _LINE = re.compile(r"\| `(\w+) (\S+)` \| \w* \| (?:yes|no) \| (.*) \|")
 
 
 def claimed(text: str) -> dict[Key, tuple[str, ...]]:
-    """What a page says was seen."""
+    """The callers in a page."""
     found = {}
     for line in text.splitlines():
         match = _LINE.fullmatch(line)

@@ -1,4 +1,4 @@
-"""The released client: its own environment, a home of its own, its commands as a person types them."""
+"""The released client with its own environment and home directory; runs its commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDER = COMPAT / "recorder"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """One answer that the released client could read: of an operation, or of a request past the bindings."""
+    """One response that the released client decoded: of an operation, or of a request without the bindings."""
 
     by: str
     operation: str = ""
@@ -30,15 +30,15 @@ class Accepted:
 
 
 def accepted(evidence: Path) -> set[Accepted]:
-    """What the recorder has noted so far, each once."""
+    """The recorder's distinct records up to now."""
     lines = evidence.read_text().splitlines() if evidence.exists() else []
     return {Accepted(**json.loads(line)) for line in lines}
 
 
 class ReleasedDet:
-    """`det(...)` runs a command of the released client that must end with `code`, and gives what it printed.
+    """`det(...)` runs a command of the released client that must exit with `code`, and returns its output.
 
-    With `evidence`, the answers that it could read are noted in that file. `more` are further variables.
+    With `evidence`, decoded responses are recorded in that file. `more` contains further variables.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ReleasedDet:
         }
 
     def run(self, *arguments: str, typed: str = "", timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
-        """`typed` is what a person answers to its questions."""
+        """`typed` is the input for its prompts."""
         return self._run(self.command(*arguments), typed, timeout_s)
 
     @staticmethod
@@ -76,7 +76,7 @@ class ReleasedDet:
         return [str(ENVIRONMENT / "bin" / "det"), *arguments]
 
     def script(self, file: Path, *arguments: str, timeout_s: float = 120.0) -> str:
-        """What a program printed that uses the released package; it must end well."""
+        """Output of a program that uses the released package; it must exit with 0."""
         ran = self._run([str(PYTHON), str(file), *arguments], "", timeout_s)
         assert ran.returncode == 0, f"{file.name} {' '.join(arguments)}: {ran.returncode}\n{ran.stdout}"
         return ran.stdout
@@ -102,7 +102,7 @@ class ReleasedDet:
 
     @contextmanager
     def in_background(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """For a command that goes on, such as one that follows a log. It is ended on the way out."""
+        """Runs an endless command, such as one that follows a log, and ends it with the context."""
         process = subprocess.Popen(
             self.command(*arguments),
             env=self._environ,
@@ -125,12 +125,12 @@ class ForkedDet(ReleasedDet):
 
     @contextmanager
     def ready(self) -> Iterator[Self]:
-        """Runs that process meanwhile."""
+        """Runs that process during the context."""
         command = [str(PYTHON), str(COMPAT / "released_det.py")]
         with subprocess.Popen(
             command, env=self._environ, cwd=self._home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as self._process:
-            yield self  # the end of its input ends it
+            yield self  # It ends at the end of its input.
 
     def run(self, *arguments: str, typed: str = "", timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
         given, printed = self._home / ".typed", self._home / ".printed"
@@ -146,6 +146,6 @@ class ForkedDet(ReleasedDet):
 
 
 def created(printed: str) -> str:
-    """The id in what `experiment create` says."""
+    """The id in the output of `experiment create`."""
     line = next(line for line in printed.splitlines() if line.startswith("Created experiment "))
     return line.removeprefix("Created experiment ").strip()

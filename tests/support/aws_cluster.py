@@ -1,4 +1,4 @@
-"""A real master whose pools buy from moto, and the machines that it "launches", booted."""
+"""A real master whose pools buy from moto, and the booted machines of its launches."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class AwsCluster:
         return any(kind == "notice" and what in reason for kind, _, reason in self.decisions())
 
     def all_ended(self) -> bool:
-        """Raises what has broken the bridge."""
+        """Raises the error of the bridge, if it has failed."""
         states = {each.state for each in self.front.machines().values()}
         return not self.bridge.living() and states == {"terminated"}
 
 
 @contextmanager
 def aws_cluster(directory: Path, pools: Mapping[str, Mapping[str, Any]]) -> Iterator[AwsCluster]:
-    """`pools`: by name, the keys of its provider beyond those that all have. The first is for work that names none."""
+    """`pools` contains by name the keys of the provider beyond the common ones. The first pool is the default."""
     with (
         ec2_front(pending_s=0.5, ending_s=0.5) as front,
         ec2_bridge(front, directory / "machines") as (bridge, network),
@@ -63,7 +63,7 @@ def aws_cluster(directory: Path, pools: Mapping[str, Mapping[str, Any]]) -> Iter
         cluster.environment |= CREDENTIALS
         cluster.environment |= {
             "AWS_ENDPOINT_URL_EC2": front.url,
-            "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",  # this master is not on EC2
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",  # This master does not run on EC2.
         }
         try:
             cluster.start()

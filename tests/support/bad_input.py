@@ -1,4 +1,4 @@
-"""What a master has stored, read from its database by other means than its own."""
+"""Reads the stored data of a master from its database, without the master's code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORED = (
 
 
 def rows(database: Path) -> dict[str, int]:
-    """How many rows each table has, of those that people's requests write."""
+    """Number of rows of each table that user requests write."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in STORED}
 
@@ -55,7 +55,7 @@ def write_master_config(directory: Path, free_port: int, **changes: Any) -> Path
 
 
 def refused_start(config: Path, *, before: tuple[str, ...] = ()) -> tuple[int, str]:
-    """(exit code, what it said) of a master that ends by itself. `before` are words before its command."""
+    """(exit code, output) of a master that ends by itself. `before` is prepended to its command."""
     command = [*before, sys.executable, "-m", "resolute_master", "--config-file", str(config)]
     ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in ran.stderr, ran.stderr
@@ -63,5 +63,5 @@ def refused_start(config: Path, *, before: tuple[str, ...] = ()) -> tuple[int, s
 
 
 def files_may_grow_to(count: int) -> None:
-    """In a child before its program starts: a write beyond fails as on a disk that is full."""
+    """Limits file sizes in a child process: a larger write fails as on a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, count))

@@ -1,5 +1,5 @@
-"""Machines made of namespaces: a boot script runs unmodified, with a network, processes and /var/lib of its own, beside a
-metadata service that answers at 169.254.169.254. Needs root, `ip` and `unshare`."""
+"""Machines in namespaces: the boot script runs unmodified, with private network, processes and /var/lib, and with a metadata
+service at 169.254.169.254. Needs root, `ip` and `unshare`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 POWER_OFF = ("systemctl", "shutdown", "poweroff")
-"""Programs that would end the computer that the tests run on."""
+"""Programs that would power off the computer of the tests."""
 
 INIT = """\
 mount --make-rprivate /
@@ -26,13 +26,13 @@ while [ ! -e "$1/off" ]; do sleep 0.1; done
 """The first process of a machine: when it ends, the kernel ends all others."""
 
 SERVICE_S = 60.0
-"""On a busy computer Python takes its time to start."""
+"""Time limit: on a busy computer Python starts slowly."""
 
 HERE = Path(__file__).resolve().parents[1]
 
 
 def can_boot() -> bool:
-    """Whether this computer lets us make such machines."""
+    """Whether this computer supports such machines."""
     if os.geteuid() != 0:
         return False
     name = f"rt-probe-{os.getpid()}"
@@ -54,7 +54,7 @@ def run(*command: str) -> None:
 
 
 class Network:
-    """A switch of this computer, with addresses 10.x.y.0/24. Machines reach this computer at `host`."""
+    """A bridge with addresses 10.x.y.0/24. Machines connect to this computer at `host`."""
 
     def __init__(self) -> None:
         pid = os.getpid()
@@ -64,7 +64,7 @@ class Network:
         self._given = 1
 
     def _let_through(self, change: str) -> None:
-        """Traffic between the machines: a Docker engine on this computer refuses to forward what is not its own."""
+        """Allows traffic between the machines: a Docker engine on this computer would block it."""
         if shutil.which("iptables") is not None:
             rule = ["-i", self.device, "-o", self.device, "-j", "ACCEPT"]
             subprocess.run(["iptables", "-w", change, "FORWARD", *rule], capture_output=True, check=False)
@@ -87,7 +87,7 @@ class Network:
 
 
 class BootedMachine:
-    """One machine from its boot on. `metadata` is what its service tells, by path; change it with `tell`."""
+    """One booted machine. `metadata` contains the values of its service by path; `tell` changes them."""
 
     def __init__(
         self, directory: Path, network: Network, user_data: bytes, metadata: Mapping[str, str], service: str
@@ -124,7 +124,7 @@ class BootedMachine:
         return self.directory / "metadata.json"
 
     def tell(self, metadata: Mapping[str, str]) -> None:
-        """More of what its metadata service tells."""
+        """Adds values to its metadata service."""
         self._metadata |= metadata
         partial = self._values.with_suffix(".partial")
         partial.write_text(json.dumps(self._metadata))
@@ -132,7 +132,7 @@ class BootedMachine:
 
     @property
     def address(self) -> str:
-        """In the network of the machines."""
+        """Runs a command in the network of the machines."""
         return self._address
 
     @property
@@ -144,18 +144,18 @@ class BootedMachine:
         return not self.runs and (self.directory / "off").exists()
 
     def log(self) -> str:
-        """What its boot and its agent said."""
+        """Output of its boot and its agent."""
         files = [self.directory / "console.log", *sorted((self.directory / "lib" / "resolute").glob("*.log"))]
         return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')}" for file in files if file.exists())
 
     def cut(self) -> None:
-        """As if its plug was pulled."""
+        """Powers it off."""
         if self._machine is not None:
             self._machine.kill()
             self._machine.wait()
 
     def remove(self) -> None:
-        """Nothing is left but its directory."""
+        """Removes everything except its directory."""
         self.cut()
         if self._service is not None:
             self._service.kill()
@@ -179,7 +179,7 @@ class BootedMachine:
         return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(HERE)}, stdin=subprocess.DEVNULL)
 
     def _wait_until_it_serves(self, service: subprocess.Popen[bytes]) -> None:
-        """On a real machine it is there before the machine is."""
+        """Waits for the metadata service, which on a real machine exists before the boot."""
         asked = [
             *self._inside(),
             "curl",

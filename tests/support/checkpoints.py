@@ -22,7 +22,7 @@ FILES = {"model/weights.pt": b"w" * 100, "model/optimizer.pt": b"o" * 50, "state
 
 @asynccontextmanager
 async def removing(world: World) -> AsyncIterator[None]:
-    """The part of the master that carries removals out is at work."""
+    """Runs the part of the master that executes removals."""
     access = StorageAccess(rules=rules_of(world.context.config))
     removal = CheckpointRemoval(world.engine, world.context.store, access, cluster_id=world.context.cluster_id)
     task = asyncio.create_task(removal.run())
@@ -34,7 +34,7 @@ async def removing(world: World) -> AsyncIterator[None]:
 
 
 def written(root: Path, uuid: str, steps: int) -> dict[str, str]:
-    """A checkpoint as the harness publishes it; its resources as they are reported."""
+    """Publishes a checkpoint as the harness does, and returns its reported resources."""
     storage = DirectoryStorage(root)
     staged = storage.stage(uuid, "0")
     entries: dict[str, FileEntry] = {}
@@ -84,7 +84,7 @@ async def with_checkpoints(
 
 
 async def settled(world: World) -> None:
-    """Until every order has been carried out."""
+    """Waits until every order is executed."""
     with world.engine.watch("", "") as news:
         while world.engine.outstanding():
             assert await news.changed(20)

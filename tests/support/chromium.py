@@ -1,4 +1,4 @@
-"""The system's Chromium for the tests of the pages: how it is started, and what it leaves out."""
+"""Starts the system's Chromium for tests of pages, without parts that the tests do not use."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PLAYWRIGHT_DISABLES = (
     *("AvoidCorsURLLoaderRestartOnRedirect", "OptimizationHints", "NetworkTimeServiceQuerying", "AimEnabled"),
     "PreconnectToSearch",
 )
-"""Chromium obeys the last `--disable-features` alone: ours repeats that of Playwright."""
+"""Chromium uses the last `--disable-features` only, so ours repeats the list of Playwright."""
 
 _DRAWS_ITSELF = ("InitialWebUI", "WebUIReloadButton", "WebUIToolbar", "WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
-"""Parts of the window, which no test sees, that Chromium shows as pages of their own, in a process for each window. Without them
-and without a process in reserve, a tab costs half of the processor time."""
+"""Parts of the window that Chromium renders as pages in a separate process. Without them and without a spare process, a tab costs
+half of the processor time."""
 
 ARGUMENTS = (
     "--no-sandbox",

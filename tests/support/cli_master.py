@@ -1,6 +1,6 @@
-"""A small master over real HTTP for tests of the client and the command line: it speaks the shapes, it schedules nothing.
+"""A small master over real HTTP for tests of the client and the command line: it serves the contract's shapes without scheduling.
 
-`FakeMaster` holds what it answers with; tests change that between calls. Every request is kept in `requests`.
+`FakeMaster` contains the responses, which tests can change between calls. `requests` contains every request.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Request:
 
 @dataclass(slots=True, kw_only=True)
 class FakeMaster:
-    """What the master knows. `url` is set while it runs."""
+    """The master's data. `url` is set while it runs."""
 
     url: str = ""
     passwords: dict[str, str] = field(default_factory=lambda: {"determined": hash_password(PASSWORD)})
@@ -118,16 +118,16 @@ class FakeMaster:
     checkpoint_archive: bytes = field(default_factory=lambda: a_tar(CHECKPOINT_FILES))
     logs: tuple[TrialLogsResponse, ...] = ()
     drop_logs_after: list[int] = field(default_factory=list)
-    """The log stream breaks off after so many lines, once for each entry."""
+    """The log stream is cut after these numbers of lines, once for each entry."""
     created: list[CreateExperimentRequest] = field(default_factory=list)
     warnings: tuple[LaunchWarning, ...] = ()
     jobs: tuple[RBACJob, ...] = field(default_factory=lambda: (RBACJob(full=a_job()),))
     pools: tuple[ResourcePool, ...] = field(default_factory=lambda: (a_pool(),))
     starts: GetPoolStartsResponse | None = None
     starts_errors: dict[str, ResoluteError] = field(default_factory=dict)
-    """By pool, instead of `starts`."""
+    """Starts by pool; overrides `starts`."""
     failures: list[int] = field(default_factory=list)
-    """Statuses to answer the next API requests with, first come first served."""
+    """Statuses of the next API responses, in order."""
     requests: list[Request] = field(default_factory=list)
     on_get_experiment: Callable[[FakeMaster, int], None] | None = None
 
@@ -138,7 +138,7 @@ class FakeMaster:
 
 @contextmanager
 def running(master: FakeMaster) -> Iterator[FakeMaster]:
-    """Serves the master on a free port of this machine."""
+    """Serves the master on a free local port."""
     handler = type("Handler", (_Handler,), {"master": master})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
@@ -161,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
     master: FakeMaster
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are kept, not printed."""
+        """Suppresses the log: requests are recorded instead."""
 
     def do_GET(self) -> None:
         self._answer()
@@ -456,7 +456,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def starts(self, pool: str) -> None:
-        """As from a master of before, unless there is something to answer."""
+        """The response of an older master, unless the test sets another one."""
         if pool in self.master.starts_errors:
             raise self.master.starts_errors[pool]
         if self.master.starts is None:

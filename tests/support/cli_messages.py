@@ -1,4 +1,4 @@
-"""Messages as a master would send them, for tests of the client and the command line. Keyword arguments change fields."""
+"""Messages of a master, for tests of the client and the command line. Keyword arguments change fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line against the real API of a master in this process."""
+"""The command line with the real API of a master in this process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from support.api import PASSWORD, World
 
 
 class Shell:
-    """Runs commands as the administrator, each in a thread, for the master is in this process."""
+    """Runs commands as the administrator, each in a thread, because the master runs in this process."""
 
     def __init__(self, world: World, home: Path, *, master: str = "") -> None:
-        """`master` is the address of what stands before the master's own."""
+        """`master` is the address of a proxy before the master, if there is one."""
         self.world = world
         self.environ = {
             "DET_MASTER": master or str(world.server.make_url("/")).rstrip("/"),
@@ -29,7 +29,7 @@ class Shell:
         }
 
     async def __call__(self, *words: str, code: int = 0, typed: str = "") -> str:
-        """What it printed, or for another code what it complained."""
+        """Its output, or its error output if another exit code is expected."""
         out, err = io.StringIO(), io.StringIO()
         invocation = Invocation(environ=self.environ, render=Renderer(out, err), stdin=io.StringIO(typed))
         ended = await asyncio.to_thread(main, words, invocation)

@@ -1,4 +1,4 @@
-"""A command line in this process: words in, text and exit code out."""
+"""Runs the command line in this process: arguments in, output and exit code out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.cli_messages import PASSWORD
 
 
 class Shell:
-    """Runs commands with streams and variables of its own."""
+    """Runs commands with private streams and variables."""
 
     def __init__(self, master: FakeMaster, directory: Path) -> None:
         self.master = master

@@ -1,9 +1,9 @@
-"""A program that looks like a master to whoever starts one: reads its configuration, answers /health and /info, ends on SIGTERM.
+"""A substitute for a master process: it reads its configuration, answers /health and /info, and ends on SIGTERM.
 
     python cli_stand_in_master.py --config-file master.yaml [--port N] [--host H] [--cluster-state-dir D]
 
-It starts one process as a machine would be, so that ending a cluster has something to end. With a file `fail` in the state
-directory it ends at once with words on stderr.
+It starts one process like a machine, so that the end of a cluster has a process to end. With a file `fail` in the state directory
+it ends at once with a message on stderr.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a cloud does with a launch, done here: machines that a fake cloud has running are booted with what it holds for them,
-those that it ends lose their power, and those that power themselves off are ended in it."""
+"""Connects a fake cloud with machines: boots the machines that the cloud runs with their stored boot data, powers off those that it
+ends, and ends in the cloud those that power themselves off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_S = 0.2
 class CloudBridge(ABC):
     def __init__(self, directory: Path, network: Network) -> None:
         self.machines: dict[str, BootedMachine] = {}
-        """Every one that was ever booted, by the cloud's name of it."""
+        """Every booted machine, by the cloud's id."""
         self._directory = directory
         self._network = network
         self._may_boot = threading.Event()
@@ -40,18 +40,18 @@ class CloudBridge(ABC):
         self.check()
 
     def check(self) -> None:
-        """Raises what has broken the bridge."""
+        """Raises the error of the bridge, if it has failed."""
         if self._failure is not None:
             raise self._failure
 
     def living(self) -> list[str]:
-        """Raises what has broken the bridge."""
+        """Raises the error of the bridge, if it has failed."""
         self.check()
         return sorted(name for name, machine in self.machines.items() if machine.runs)
 
     @contextmanager
     def boots_held(self) -> Iterator[None]:
-        """What the cloud has running meanwhile boots at the end of this, however slow or fast the computer is."""
+        """Delays boots until the end of the context, independent of the computer's speed."""
         self._may_boot.clear()
         try:
             yield
@@ -60,14 +60,14 @@ class CloudBridge(ABC):
 
     @abstractmethod
     def _running(self) -> tuple[Set[str], Set[str]]:
-        """Whom the cloud has running, and whom it gives power to: those, and such as are told to end and have not yet."""
+        """Running machines of the cloud, and powered machines: the running ones and those that are ending."""
 
     @abstractmethod
     def _booted(self, name: str) -> BootedMachine: ...
 
     @abstractmethod
     def _power_off(self, name: str) -> None:
-        """The machine has done that to itself, and the cloud is to see it."""
+        """Records in the cloud that the machine has powered itself off."""
 
     def _run(self) -> None:
         try:

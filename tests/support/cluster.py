@@ -1,4 +1,4 @@
-"""Builders of the domain's values with sensible defaults, so that a test names only what it is about."""
+"""Builders of the domain's values with defaults, so that a test sets only the relevant fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def at(seconds: float) -> datetime:
-    """A moment of the test's own time."""
+    """A time of the test."""
     return T0 + timedelta(seconds=seconds)
 
 
@@ -67,7 +67,7 @@ def a_container(rank: int = 0, agent: str = "agent-1", **changes: Any) -> Contai
 
 
 def a_running_allocation(members: int = 1, **changes: Any) -> Allocation:
-    """One container an agent, all RUNNING."""
+    """One container per agent, all RUNNING."""
     containers = tuple(a_container(r, f"agent-{r + 1}", state=ContainerState.RUNNING) for r in range(members))
     given: dict[str, Any] = {
         "state": AllocationState.RUNNING,

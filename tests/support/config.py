@@ -1,4 +1,4 @@
-"""Configurations for tests: the smallest that is complete, and a way to read the problems of a bad one."""
+"""Configurations for tests: a minimal complete one, and the errors of a bad one."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def cases_in(path: Path) -> list[dict[str, Any]]:
 
 
 def case_id(case: dict[str, Any]) -> str:
-    """What a case is about: the path in its error."""
+    """The id of a case: the path in its error."""
     return str(case["error"]).partition(":")[0]

@@ -1,4 +1,4 @@
-"""A front before a server of this machine that lets only so many bytes of an answer through, and then cuts or holds it."""
+"""A proxy before a local server that forwards a limited number of bytes of a response, and then cuts or holds the connection."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PIECE = 16 * 1024
 
 @dataclass
 class CutFront:
-    """`cut_after` holds for each of the next downloads how many bytes come through; further ones come whole."""
+    """`cut_after` contains the number of forwarded bytes for each of the next downloads; later ones are complete."""
 
     address: str = ""
     marked: bytes = b"GET /checkpoints/"
-    """How a request begins that is a download."""
+    """Start of a download's request."""
     cut_after: deque[int] = field(default_factory=deque)
     hold: bool = False
-    """What is cut is not closed: the client waits."""
+    """A cut connection stays open, so that the client waits."""
     seen: list[str] = field(default_factory=list)
     """The heads of the downloads."""
 
@@ -60,7 +60,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limi
 
 @asynccontextmanager
 async def cut_front(port: int) -> AsyncIterator[CutFront]:
-    """Before the server at `port`. Each request has a connection of its own."""
+    """A proxy before the server at `port`. Each request has its own connection."""
     front = CutFront()
     at_work: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""The folder that a small demonstration leaves: twelve steps, a notice after the fourth, a loss after the ninth."""
+"""The folder of a small demonstration: twelve steps, a notice after the fourth, a loss after the ninth."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def loss(step: int) -> float:
 
 
 def a_demo_run(root: Path) -> Path:
-    """Write it; returns the root."""
+    """Writes it, and returns the root."""
     _write(root / "observed" / "final.json", observed())
     pool = root / "pools" / "default"
     _write(pool / "cloud.json", {"launch_requests": 4, "machines": 3})

@@ -1,4 +1,4 @@
-"""The whole life of a deployed cluster: `up`, an experiment, `up` again, `down`. Its test and the demonstration tell it."""
+"""The lifecycle of a deployed cluster: `up`, an experiment, `up` again, `down`. A test and the demonstration run it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG = {
 
 @dataclass
 class Story:
-    """What a person saw, in order."""
+    """The output for a user, in order."""
 
     world: DeployWorld
     made: dict[str, Any]
@@ -50,7 +50,7 @@ def silent(text: str) -> None:
 
 
 def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> Story:
-    """Raises `AssertionError` where a command fails."""
+    """Raises `AssertionError` if a command fails."""
     say(f"det deploy {world.cloud} up: Terraform makes the cluster, and its master's machine boots")
     made = made_by(world)
     took = ", ".join(f"{each['stage']} {each['seconds']:.0f} s" for each in made["stages"])

@@ -1,4 +1,4 @@
-"""What the worlds of `det deploy` have in common on all clouds: a database beside the network of machines, and packages."""
+"""Common parts of the test environments of `det deploy` on all clouds: a database in the network of machines, and packages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from support.det import Det
 from support.postgres import USER, PostgresServer
 
 PIP_OPTIONS = "--no-index --no-compile"
-"""Most of what is installed is not imported: to compile all of it costs more than all the rest of an installation."""
+"""Disables compilation: most installed modules are not imported, and compiling all of them would dominate the installation."""
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class DeployWorld(Protocol):
-    """An account, its network of machines, and a database that stands for the one of the account. `flags` are those of `up`."""
+    """An account, its network of machines, and a substitute for the account's database. `flags` are those of `up`."""
 
     cloud: str
     directory: Path
@@ -32,7 +32,7 @@ class DeployWorld(Protocol):
     def bridge(self) -> CloudBridge: ...
 
     def deploy(self, *arguments: str) -> str:
-        """Runs `det deploy <cloud> ...` as a person with the account's credentials. Raises `AssertionError` where it fails."""
+        """Runs `det deploy <cloud> ...` with the account's credentials. Raises `AssertionError` if it fails."""
         ...
 
     def master(self, machine: str) -> BootedMachine:
@@ -44,7 +44,7 @@ class DeployWorld(Protocol):
         ...
 
     def remaining(self) -> list[str]:
-        """By name, whatever its labels say: all that the account holds and did not hold before."""
+        """Names of all new resources of the account, regardless of their labels."""
         ...
 
 
@@ -57,7 +57,7 @@ def det_deploy(cloud: str, det: Det, *arguments: str, variables: Mapping[str, st
 
 
 def wheelhouse(directory: Path) -> Path:
-    """What the master's machine installs, downloaded where there is a network."""
+    """Packages of the master's machine, downloaded if there is a network."""
     command = [sys.executable, "-m", "pip", "download", "-qqq", "--only-binary", ":all:", "--require-hashes"]
     subprocess.run([*command, "-r", str(CHECKOUT / "requirements" / "master.lock"), "-d", str(directory)], check=True)
     return directory
@@ -65,7 +65,7 @@ def wheelhouse(directory: Path) -> Path:
 
 @contextmanager
 def database_of_cluster(network: Network) -> Iterator[tuple[str, ...]]:
-    """A PostgreSQL that the machines reach; gives `key=value` of `--existing-database`, without the password's secret."""
+    """A PostgreSQL server for the machines. Yields `key=value` of `--existing-database`, without the password's secret."""
     # Where the account `postgres` may read: the directories of tests are closed.
     with tempfile.TemporaryDirectory(prefix="resolute-deploy-") as name:
         place = Path(name)

@@ -29,7 +29,7 @@ ROLE = "role"
 
 @dataclass
 class Aws:
-    """One account. `client` gives a real client of it."""
+    """One account. `client` creates a real client."""
 
     url: str
 
@@ -58,7 +58,7 @@ class Aws:
 @contextmanager
 def aws(address: str = "127.0.0.1") -> Iterator[Aws]:
     """An account with the key pair `ops`."""
-    os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"  # Amazon's own policies are there
+    os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"  # Amazon's managed policies exist.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     from moto.server import ThreadedMotoServer
 
@@ -67,7 +67,9 @@ def aws(address: str = "127.0.0.1") -> Iterator[Aws]:
     try:
         host, port = server.get_host_and_port()
         account = Aws(url=f"http://{host}:{port}")
-        urllib.request.urlopen(f"{account.url}/moto-api/reset", data=b"").close()  # moto's state is the process's
+        urllib.request.urlopen(
+            f"{account.url}/moto-api/reset", data=b""
+        ).close()  # moto's state belongs to the process.
         account.client("ec2").create_key_pair(KeyName="ops")
         yield account
     finally:
@@ -76,14 +78,14 @@ def aws(address: str = "127.0.0.1") -> Iterator[Aws]:
 
 
 class AwsBridge(CloudBridge):
-    """Machines boot with the user data that moto holds, with a role of their own and an address of the network."""
+    """Machines boot with the user data in moto, with their own role and an address of the network."""
 
     def __init__(self, account: Aws, directory: Path, network: Network) -> None:
         super().__init__(directory, network)
         self._ec2 = account.client("ec2")
 
     def _running(self) -> tuple[Set[str], Set[str]]:
-        """Asked of moto itself: a request five times a second would cost more than all that Terraform asks."""
+        """Reads moto's state directly: five requests per second would cost more than all requests of Terraform."""
         from moto.ec2.models import ec2_backends
 
         groups = list(ec2_backends[ACCOUNT][REGION].reservations.values())

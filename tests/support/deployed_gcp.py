@@ -59,7 +59,7 @@ def google_person(directory: Path, address: str = "127.0.0.1", times: Times | No
 
 
 class DeployedBridge(GceBridge):
-    """Machines have an account of the project, and tell their address."""
+    """Machines have an account of the project, and register their address."""
 
     def _booted(self, name: str) -> BootedMachine:
         machine = super()._booted(name)

@@ -1,4 +1,4 @@
-"""The `det` command as a person runs it: a process with a home directory of its own."""
+"""Runs the `det` command in a process with its own home directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING: Mapping[str, str] = {}
 
 
 class Det:
-    """`det(...)` runs a command that must end with `code` and gives what it printed."""
+    """`det(...)` runs a command that must exit with `code`, and returns its output."""
 
     def __init__(self, home: Path, master: str = "") -> None:
         self.home = home
@@ -47,8 +47,7 @@ class Det:
         return ran.stdout
 
     def text(self, *arguments: str) -> str:
-        """What a command tells a person, run inside this process: a test asks many times, and starting takes longer
-        than answering."""
+        """Text output of a command, run in this process, because the start of a process takes longer than the command."""
         out, err = io.StringIO(), io.StringIO()
         invocation = Invocation(environ=self.environ, render=Renderer(out, err), stdin=io.StringIO())
         code = main(arguments, invocation)
@@ -56,11 +55,11 @@ class Det:
         return out.getvalue()
 
     def json(self, *arguments: str) -> Any:
-        """What it tells a program, run inside this process."""
+        """JSON output of a command, run in this process."""
         return json.loads(self.text(*arguments, "--json"))
 
     def refused(self, *arguments: str, code: int = 1, variables: Mapping[str, str] = NOTHING) -> str:
-        """What the command says when it ends with `code` and prints no result."""
+        """Error output of a command that exits with `code` and prints no result."""
         ran = self.run(*arguments, variables=variables)
         assert (ran.returncode, ran.stdout) == (code, ""), f"{ran.returncode}\n{ran.stdout}\n{ran.stderr}"
         assert "Traceback" not in ran.stderr

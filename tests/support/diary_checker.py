@@ -1,6 +1,6 @@
-"""What the tasks wrote down themselves, held against what the cluster says: nothing lost, nothing run twice.
+"""Compares the diaries of tasks with the state of the cluster: nothing is lost, nothing runs twice.
 
-Reads the diaries (fsynced line by line by the tasks) and plain values from the API; knows no code of the cluster.
+Reads the diaries, which tasks fsync line by line, and plain values from the API. It uses no code of the cluster.
 """
 
 from __future__ import annotations
@@ -15,48 +15,48 @@ from typing import Any
 Entry = Mapping[str, Any]
 
 SAID = re.compile(r"\bdiary (\d+) (\w+) (\d+)$")
-"""A line of a log that tells a line of the diary, and is printed before that is written: run, event, step."""
+"""A log line with an entry of the diary (run, event, step), printed before the entry is written."""
 
 KILLED = 137
-"""The exit code of a process that was killed with -9."""
+"""The exit code of a process after SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord:
-    """What the API says of one trial that has ended."""
+    """The state of one ended trial in the API."""
 
     trial_id: int
     state: str
     steps: int
-    """How many steps its script has."""
+    """Number of steps of its script."""
     reported: Mapping[int, int]
-    """step -> trial run of the training report that counts."""
+    """step -> run of the valid training report."""
     values: Mapping[int, object]
-    """step -> what that report says that the step was."""
+    """step -> the step in that report's metrics."""
     checkpoints: Mapping[str, int]
     """uuid -> steps of every checkpoint."""
     resumed: Mapping[int, int]
-    """run -> the step that the API says it resumed from."""
+    """run -> the step from which it resumed, according to the API."""
     exits: Mapping[int, int | None]
     """run -> the exit code of every attempt that has ended."""
     said: tuple[str, ...] | None = None
-    """The lines of its log, when its program says each line of its diary aloud (`SAID`)."""
+    """The lines of its log, if its program prints each entry of its diary (`SAID`)."""
     repeated: frozenset[int] = frozenset()
-    """Steps with more than one training report that counts."""
+    """Steps with more than one valid training report."""
     cut: frozenset[int] = frozenset()
-    """Runs whose machine died: the end of their output, and their exit code, went with it."""
+    """Runs whose machine was lost with the end of their output and their exit code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problems:
-    """Broken promises, in words: what is missing or false, and what is there or has happened twice."""
+    """Violations, as sentences: missing or wrong data, and duplicates."""
 
     lost: list[str]
     doubled: list[str]
 
 
 def check(diary: Iterable[Entry], records: Sequence[TrialRecord]) -> list[str]:
-    """Every broken promise; empty when there is none."""
+    """All violations; empty if there are none."""
     found = judge(diary, records)
     return [*found.lost, *found.doubled]
 
@@ -87,7 +87,7 @@ def _finished(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[
 
 
 def _one_at_a_time(_: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
-    """A run begins only after the last word of the one before; a run has one process."""
+    """A run begins after the last entry of the previous one; a run has one process."""
     problems = []
     ordered = sorted(runs)
     for earlier, later in pairwise(ordered):
@@ -104,7 +104,7 @@ def _one_at_a_time(_: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[
 
 
 def _steps_in_order(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
-    """Each run starts at a step that was saved before, the newest the API knew, and goes on without a gap."""
+    """Each run starts at the newest saved step in the API, and continues without a gap."""
     problems = []
     saved = {0}
     for number in sorted(runs):
@@ -126,7 +126,7 @@ def _steps_in_order(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) ->
 
 
 def _saves_known(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
-    """A save is written down after the master acknowledged it, so the API must know it."""
+    """A save is written to the diary after the master acknowledged it, so the API must contain it."""
     return [
         f"checkpoint {e['uuid']} of step {e['step']} was acknowledged and is unknown"
         for run in runs.values()
@@ -136,7 +136,7 @@ def _saves_known(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> li
 
 
 def _reports_complete(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
-    """Every step has one report that counts, of the last run that did the step."""
+    """Every step has one valid report, of the last run that did the step."""
     problems = []
     if sorted(record.reported) != list(range(1, record.steps + 1)):
         missing = sorted(set(range(1, record.steps + 1)) - set(record.reported))
@@ -157,7 +157,7 @@ def _reports_complete(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) 
 
 
 def _exits_known(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
-    """A run that came to its own end has the code of it, unless it was killed on the last metres or its machine died."""
+    """A run that ended by itself has the matching exit code, unless it was killed at its end or its machine was lost."""
     problems = []
     for number in sorted(runs):
         if number not in record.exits:
@@ -179,7 +179,7 @@ def _counted_once(record: TrialRecord, _: Mapping[int, Sequence[Entry]]) -> list
 
 
 def _heard(record: TrialRecord) -> dict[int, list[tuple[str, int]]]:
-    """run -> (event, step) of the lines that told its diary, in their order."""
+    """run -> (event, step) of the printed diary entries, in order."""
     heard: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for line in record.said or ():
         if match := SAID.search(line.rstrip("\n")):
@@ -197,7 +197,7 @@ def _said_once(record: TrialRecord, _: Mapping[int, Sequence[Entry]]) -> list[st
 
 
 def _log_complete(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
-    """What a run said before it wrote it down is in its log: in order, and to the end if its machine lived on."""
+    """The printed entries of a run are in its log: in order, and up to the end if its machine survived."""
     if record.said is None:
         return []
     heard = _heard(record)
@@ -205,7 +205,7 @@ def _log_complete(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> l
     for number in sorted(runs.keys() | heard.keys()):
         written = [(str(e["event"]), int(e["step"])) for e in runs.get(number, ())]
         said = list(dict.fromkeys(heard.get(number, ())))
-        # The last line may have been printed and not written down; no other one may be missing in the diary.
+        # The last printed entry may be missing in the diary; no other one may.
         if said[: len(written)] != written[: len(said)] or len(said) > len(written) + 1:
             problems.append(f"the log of run {number} is not what it wrote down: {said} for {written}")
         elif len(said) < len(written) and number not in record.cut:

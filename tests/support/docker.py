@@ -1,8 +1,8 @@
-"""An own Docker engine for tests, with images that are made here: nothing is downloaded.
+"""A private Docker engine for tests, with images that are built locally without downloads.
 
     with docker_engine() as engine:
         engine.host            # unix://...
-        engine.kill()          # the engine dies; with live-restore its containers go on
+        engine.kill()          # kills the engine; with live-restore its containers keep running
         engine.start()
 
 The base image is this interpreter, the libraries that it needs and a few programs of the host; the task image is built
@@ -36,7 +36,7 @@ from resolute_agent.runtimes.docker_watch import ask_engine
 
 BASE, TASK, RELEASED = "resolute-test/base:1", "resolute-test/task:1", "resolute-test/released:1"
 SMALL = "resolute-test/small:1"
-"""Without an interpreter, for what is pushed and pulled."""
+"""A small image without an interpreter, for pushes and pulls."""
 WITH_PIP, POSTGRES = "resolute-test/with-pip:1", "resolute-test/postgres:1"
 READY_S = 60.0
 PROGRAMS = """
@@ -67,7 +67,7 @@ _SKIPPED = {"test", "idlelib", "turtledemo", "ensurepip", "lib2to3", "site-packa
 
 
 def engine_installed() -> bool:
-    """Whether an own engine can be started here: it needs root."""
+    """Whether a private engine can be started, which needs root."""
     return shutil.which("dockerd") is not None and os.geteuid() == 0
 
 
@@ -100,7 +100,7 @@ class DockerEngine:
             time.sleep(0.05)
 
     def _start_containerd(self) -> None:
-        """As a process of its own, which is how it runs wherever an engine was installed from packages."""
+        """Starts containerd as a separate process, as packages do."""
         folders = ["--root", str(self.directory / "containerd"), "--state", str(self.directory / "containerd-state")]
         config = self.directory / "containerd.toml"
         config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
@@ -124,20 +124,20 @@ class DockerEngine:
             client.close()
 
     def kill(self) -> None:
-        """As a crash would: the engine is gone, what it started is not."""
+        """Kills the engine without its child processes, like a crash."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def restart(self) -> None:
-        """As an update of the engine's package does."""
+        """Restarts the engine, like an update of its package."""
         assert self._process is not None
         self._process.terminate()
         self._process.wait(30)
         self.start()
 
     def stop(self) -> None:
-        """End containers, engine and its containerd, whatever state they are in."""
+        """Ends containers, engine and containerd, in any state."""
         assert self._process is not None
         if self._process.poll() is not None:
             self.start()
@@ -161,15 +161,15 @@ class DockerEngine:
         return (self.directory / "dockerd.log").read_text(errors="replace")
 
     def containers(self, **labels: str) -> list[dict[str, Any]]:
-        """All containers with these labels, in whatever state."""
+        """All containers with these labels, in any state."""
         wanted = [f"{name}={value}" for name, value in labels.items()]
         with self.client() as client:
             listed: list[dict[str, Any]] = client.containers(all=True, filters={"label": wanted})
         return listed
 
     def build(self, tag: str, text: str, context: Iterable[tuple[Path, str]] = (), *, whole: bool = False) -> None:
-        """`docker build` of a Dockerfile's text, with files of this machine as its context: all of them, or without
-        what no task needs."""
+        """`docker build` of a Dockerfile's text, with local files as its context: all of them, or without files that no task
+        needs."""
         archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
             info = tarfile.TarInfo("Dockerfile")
@@ -190,7 +190,7 @@ class DockerEngine:
 
 @contextmanager
 def docker_engine(*arguments: str) -> Iterator[DockerEngine]:
-    """An engine that has the base and the task image; everything of it is gone afterwards."""
+    """An engine with the base and the task image. It is removed after the context."""
     directory = Path(tempfile.mkdtemp(prefix="resolute-docker-"))
     engine = DockerEngine(directory, *arguments)
     engine.start()
@@ -271,10 +271,10 @@ exec postgres -c listen_addresses='*' -c unix_socket_directories=/tmp -c fsync=o
 
 
 INSIDE = {"base": sys.base_prefix, "platbase": sys.base_prefix}
-"""Where the image's interpreter was installed: where this machine's own is, outside of any environment."""
+"""Prefix of the image's interpreter: that of the local interpreter, outside of any environment."""
 
 NOT_NEEDED = "pip setuptools google googleapiclient azure matplotlib fontTools PIL pillow.libs botocore boto3 tests"
-"""Parts of the released client's environment that nothing in a task imports: two thirds of its size."""
+"""Parts of the released client's environment that tasks do not import: two thirds of its size."""
 
 
 def _wanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -312,7 +312,7 @@ def _of_image(path: Path, stdlib: Path) -> bool:
 
 
 def _libraries(binaries: list[str]) -> list[str]:
-    """What `ldd` names, and what is loaded by name only."""
+    """Libraries that `ldd` lists, and those that are loaded by name."""
     said = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     found = set(re.findall(r"(/\S+\.so\S*) \(0x", said))
     folder = next(Path(path).parent for path in found if "/libc.so" in path)

@@ -1,4 +1,4 @@
-"""Docker runtimes over an own engine, one after the other as agent processes on one machine are."""
+"""Docker runtimes with a private engine, in sequence, like successive agent processes on one machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK_PULL_PAUSES_S = (0.1,)
 
 
 class TaskImageRuntime(DockerRuntime):
-    """Runs what names no image in the task image, without a network of its own: that is the quickest."""
+    """By default runs containers with the task image and the host's network, which is the fastest."""
 
     async def start(self, spec: ContainerSpec, context: TaskContext) -> None:
         if not spec.image:
@@ -30,7 +30,7 @@ class TaskImageRuntime(DockerRuntime):
 
 
 class Agents:
-    """The runtimes of one directory: each `next` ends the one before, as the death of its process would."""
+    """The runtimes of one directory. Each `next` ends the previous one, like the death of its process."""
 
     def __init__(
         self, engine: DockerEngine, directory: Path, options: EngineOptions, login_file: Path | None = None
@@ -55,7 +55,7 @@ class Agents:
             self._opened = None
 
     def containers(self) -> list[str]:
-        """The names of what the engine has of this agent, in whatever state."""
+        """The names of this agent's containers in the engine, in any state."""
         label = {OWNER_LABEL: str(self.directory)}
         return sorted(each["Names"][0] for each in self.engine.containers(**label))
 
@@ -64,7 +64,7 @@ class Agents:
 async def agents_of(
     engine: DockerEngine, directory: Path, options: EngineOptions | None = None, login_file: Path | None = None
 ) -> AsyncIterator[Agents]:
-    """Ends everything afterwards: the containers, and the watch, which leaves when it has nothing to watch."""
+    """Removes the containers after the test. The watch process then ends by itself."""
     agents = Agents(engine, directory, options or EngineOptions(), login_file)
     try:
         yield agents
@@ -80,7 +80,7 @@ async def agents_of(
 
 
 def watched(directory: Path) -> bool:
-    """Whether a watch of this directory lives."""
+    """Whether a watch process of this directory exists."""
     lock = directory / WATCH_LOCK
     if not lock.exists():
         return False

@@ -1,4 +1,4 @@
-"""A real image registry on this machine, behind a name and a password."""
+"""A real local image registry with a user name and a password."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def registry_installed() -> bool:
 
 
 class Registry:
-    """`address` is what images of it begin with."""
+    """`address` is the prefix of its images."""
 
     def __init__(self, directory: Path) -> None:
         with socket.socket() as probe:
@@ -62,7 +62,7 @@ auth: {{htpasswd: {{realm: test, path: {directory}/htpasswd}}}}
             process.wait()
 
     def push(self, engine: DockerEngine, local: str, name: str) -> str:
-        """Give the registry an image of the engine, and take it from the engine; returns its full name."""
+        """Pushes an image to the registry and removes it from the engine. Returns its full name."""
         full = f"{self.address}/{name}"
         repository, _, tag = full.rpartition(":")
         with engine.client() as client:

@@ -1,4 +1,4 @@
-"""The bridge of EC2: machines boot with the user data that moto holds, and hear of their end from their metadata service."""
+"""The bridge of EC2: machines boot with the user data in moto, and their metadata service publishes their end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Ec2Bridge(CloudBridge):
         self._ec2 = ec2
 
     def interrupt(self, machine_id: str, notice_s: float) -> datetime:
-        """EC2 takes a spot machine back: its metadata says so, and after `notice_s` it is gone. Returns the time told."""
+        """EC2 interrupts a spot machine: its metadata contains the notice, and it ends after `notice_s`. Returns the announced
+        time."""
         ends_at = (datetime.now(UTC) + timedelta(seconds=notice_s)).replace(microsecond=0)
         self._ends_at[machine_id] = time.monotonic() + notice_s
         told = {"action": "terminate", "time": f"{ends_at:%Y-%m-%dT%H:%M:%SZ}"}

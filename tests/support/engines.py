@@ -1,4 +1,4 @@
-"""An engine over the memory store, and an agent's reports by hand: everything above a socket, nothing below."""
+"""An engine with the memory store, and scripted reports of an agent: everything above a socket."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def an_experiment(
     pool: PoolName = DEFAULT,
     priority: int = 42,
 ) -> ExperimentId:
-    """Created and active."""
+    """Creates and activates an experiment."""
     command = CreateExperiment(
         owner=owner,
         config=config or a_config(),
@@ -93,7 +93,7 @@ async def an_experiment(
 
 
 class AgentByHand:
-    """Registers and reports as an agent would, one sequence number at a time."""
+    """Registers and reports like an agent, with increasing sequence numbers."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class AgentByHand:
         instance: InstanceId | None = None,
         key: str = "",
     ) -> None:
-        """`key` is the digest of its credential, where a name is bound to one."""
+        """`key` is the digest of its credential, if the name is bound to one."""
         self._engine = engine
         self.key = key
         self.id = AgentId(name)
@@ -147,12 +147,12 @@ class AgentByHand:
         await self.report(container, ContainerState.TERMINATED, Exit(code=code))
 
     def containers(self) -> tuple[Container, ...]:
-        """What is placed here and has not ended."""
+        """Live allocations on this agent."""
         found = self._engine.state.find(Allocation, "allocations_on_agent", self.id)
         return tuple(c for a in found for c in a.containers if c.agent == self.id and not c.ended)
 
     async def run_all(self, code: int = 0) -> int:
-        """Let everything that is placed here run and end with the code; answers how many."""
+        """Runs all containers on this agent and ends them with the code. Returns their number."""
         here = self.containers()
         for container in here:
             await self.report(container, ContainerState.RUNNING)
@@ -160,7 +160,7 @@ class AgentByHand:
         return len(here)
 
     async def returns_to(self, engine: Engine) -> AgentByHand:
-        """The same process, which went on, at a master that was started again: it tells of all that it runs."""
+        """The same agent process at a restarted master: it reports all of its containers."""
         again = AgentByHand(
             engine, self.id, slots=self.slots, incarnation=self.incarnation, pool=self.pool, instance=self.instance
         )
@@ -195,14 +195,14 @@ class AgentByHand:
 
 
 async def launched(engine: Engine, machine: Instance, now: datetime) -> None:
-    """The cloud has what the pool asked for: it is paid from now on."""
+    """The cloud confirms the requested machine, which is paid for from now on."""
     await engine.submit(
         RecordLaunch(instance=machine.id, provider_id=machine.id, observed=Observed.RUNNING, paid_from=now)
     )
 
 
 async def joined(engine: Engine, machine: Instance, *, incarnation: str = "first") -> AgentByHand:
-    """The agent of a machine that runs, registered with its slots."""
+    """The registered agent of a running machine, with its slots."""
     agent = AgentByHand(
         engine,
         machine.id,

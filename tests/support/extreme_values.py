@@ -1,4 +1,4 @@
-"""Messages and commands with an extreme value at one place at a time, built by their types: new ones are covered by themselves."""
+"""Messages and commands with one extreme value each, built from their types, so that new types are covered automatically."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FREE: tuple[Any, ...] = (
     {"": {"\x00": "\udfff"}},
     "x" * 5_000,
 )
-"""Of a free-form value."""
+"""Extreme values of a free-form field."""
 
 EXTREMES: Mapping[type, tuple[Any, ...]] = {
     datetime: TIMES,
@@ -63,7 +63,7 @@ EXTREMES: Mapping[type, tuple[Any, ...]] = {
 }
 
 Plausible = Callable[[str, Any], Any]
-"""By the name of a field and its type, a value that the rules take; `NotImplemented` for any of that type."""
+"""A valid value by the name and type of a field; `NotImplemented` if any value of the type is valid."""
 
 _SIMPLE: Mapping[type, Any] = {
     datetime: datetime(2026, 1, 1, 12, tzinfo=UTC),
@@ -76,7 +76,7 @@ _SIMPLE: Mapping[type, Any] = {
 
 
 def variants(cls: type, plausible: Plausible) -> Iterator[tuple[str, Any]]:
-    """Where the extreme value is, and the message or command with it there; the plain one first."""
+    """Yields the place of the extreme value and the message or command; the plain one first."""
     plain = {name: _plain(name, hint, plausible) for name, hint in _fields(cls)}
     yield "", cls(**plain)
     for name, hint in _fields(cls):
@@ -97,7 +97,7 @@ def _is_whole(hint: Any) -> bool:
 
 
 def _bare(hint: Any) -> Any:
-    """Without what says nothing of the values: `Annotated`, `NewType`."""
+    """The type without wrappers: `Annotated`, `NewType`."""
     while True:
         if typing.get_origin(hint) is Annotated:
             hint = hint.__origin__

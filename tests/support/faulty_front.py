@@ -1,4 +1,4 @@
-"""A front before an object store that is slow, throttles, fails, loses answers or is away, as a test asks for."""
+"""A proxy before an object store that is slow, throttles, fails, loses responses or is down, as a test configures it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REQUEST_ONLY = {"connection", "keep-alive", "transfer-encoding", "expect"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to one request. `status` is answered instead of carrying it out; `lost` cuts the connection after it was carried
-    out (or before, with `away`).
+    """The fault of one request. With `status` the proxy returns that status without forwarding; `lost` cuts the connection after
+    the request was executed (or before, with `away`).
     """
 
     status: int = 0
@@ -31,7 +31,7 @@ class Fault:
 
 @dataclass
 class FaultyFront:
-    """`wanted` decides by method and path which requests `faults` may meet; `always` stands for as long as it is set."""
+    """`wanted` selects by method and path the requests that `faults` apply to; `always` applies while it is set."""
 
     target: str
     address: str = ""

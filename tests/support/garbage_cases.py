@@ -1,7 +1,7 @@
-"""What a collector of garbage does in a process of its own: `python -m support.garbage_cases NAME`.
+"""Tests of the garbage collector in a separate process: `python -m support.garbage_cases NAME`.
 
-The process of the tests holds millions of objects, of which each full collection visits every one, and to give frozen objects
-back would make every later test do so.
+The process of the tests contains millions of objects, and each full collection visits every one. If a test unfroze frozen objects,
+all later tests would visit them too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def a_dead_one() -> weakref.ref[Knot]:
 def collector(
     *, young: int = 0, many: int = NEVER, everything_s: float = NEVER, least_growth: int = NEVER
 ) -> Iterator[None]:
-    """Looks whenever it can."""
+    """A collector that checks at every opportunity."""
     with survivors_set_aside():
         gc.collect()
         task = asyncio.create_task(

@@ -1,4 +1,4 @@
-"""The bridge of Compute Engine: machines boot with their start-up script, and hear of a preemption from their metadata server."""
+"""The bridge of Compute Engine: machines boot with their start-up script, and their metadata server publishes a preemption."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GceBridge(CloudBridge):
         self._engine = engine
 
     def preempt(self, name: str, *, notice_s: float) -> None:
-        """The machine is told, and after `notice_s` it is gone."""
+        """Publishes the notice to the machine, and removes the machine after `notice_s`."""
         self._engine.preempt(name, notice_s=notice_s)
         self.machines[name].tell({"instance/preempted": "TRUE"})
 

@@ -1,4 +1,4 @@
-"""A metadata server as each machine of Compute Engine has one: text values, held-back questions, and its header."""
+"""A metadata server like that of a Compute Engine machine: text values, long polls, and its header."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FakeMetadata:
             self._changed.notify_all()
 
     def answer(self, target: str, flavor: str | None) -> tuple[int, str]:
-        """Status and text; a question that waits for a change is answered once the value has another etag."""
+        """Status and text. A long poll is answered when the value has another etag."""
         parts = urlsplit(target)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         name = parts.path.removeprefix(ROOT)
@@ -77,7 +77,7 @@ def _handler(metadata: FakeMetadata) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 self.wfile.write(body)
             except ConnectionError:
-                self.close_connection = True  # who asked has gone
+                self.close_connection = True  # The client has disconnected.
 
         def log_message(self, format: str, *args: Any) -> None:
             return

@@ -1,5 +1,5 @@
 """`python -m support.gce_metadata_main VALUES.json`: the metadata server of one machine, at its own address in a network
-namespace. The file is read again and again: what a test writes there is what the machine reads."""
+namespace. The server reads the file at each request, so that a test can change the values."""
 
 from __future__ import annotations
 

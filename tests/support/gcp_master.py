@@ -1,4 +1,4 @@
-"""A master whose Google Cloud is at another address: `python -m support.gcp_master <url> --config-file <file>`."""
+"""A master with another address of Google Cloud: `python -m support.gcp_master <url> --config-file <file>`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What Google's published discovery documents say of calls, as a judge of those that `det deploy gcp` makes.
+"""Validates the calls of `det deploy gcp` with Google's published discovery documents.
 
-Compute Engine has a judge of its own, which its fake uses (`resolute_provisioner.clouds.gcp.fake_rules`); this one knows the other
-interfaces as well and looks at the path, the parameters and the names in the body.
+The fake of Compute Engine has its own validation (`resolute_provisioner.clouds.gcp.fake_rules`). This module covers the other
+interfaces as well, and checks the path, the parameters and the names in the body.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Json = dict[str, Any]
 
 
 class Violation(Exception):
-    """No document allows it."""
+    """No document contains the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoogleCall:
-    """A call that a document knows. `method` is its id there, such as `sql.users.insert`."""
+    """A call in a document. `method` is its id there, such as `sql.users.insert`."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ def _methods() -> tuple[tuple[str, re.Pattern[str], Json], ...]:
 
 
 def _pattern(document: Json, method: Json) -> re.Pattern[str]:
-    """A path with variables: `{+name}` stands for a part with slashes, of the form that the parameter tells."""
+    """A path with variables: `{+name}` matches a part with slashes, in the format of the parameter."""
     flat = "/" + document["servicePath"] + method["path"]
     text = ""
     for part in re.split(r"(\{\+?\w+\})", flat):
@@ -93,7 +93,7 @@ def understood(verb: str, target: str, body: bytes) -> GoogleCall:
 
 
 def _check(document: Json, schema: Json, value: Any, where: str) -> None:
-    """Names of properties, and whether they are lists, texts or objects."""
+    """Checks the names of properties, and their types (list, text, object)."""
     if "$ref" in schema:
         schema = document["schemas"][schema["$ref"]]
     kind = {dict: "object", list: "array", str: "string", bool: "boolean"}.get(type(value), "number")

@@ -1,4 +1,4 @@
-"""The key of a service account that a token service of the tests takes."""
+"""A service account's key that the tests' token service accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 
 def key_file(file: Path, token_url: str) -> Path:
-    """Google's own library signs with it and asks `token_url` for a token."""
+    """Google's library signs with it and requests a token from `token_url`."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     told = {
         "type": "service_account",

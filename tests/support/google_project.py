@@ -1,7 +1,7 @@
-"""A project of Google Cloud on this machine: what Terraform makes in it, and the interfaces that `det deploy gcp` asks about it.
+"""An emulated project of Google Cloud: the resources that Terraform creates, and the interfaces that `det deploy gcp` calls.
 
-Machines are those of the fake Compute Engine, the bucket is that of the storage emulator, and all else is a table. Every call is
-held against Google's discovery documents.
+The fake Compute Engine provides the machines, the storage emulator the bucket, and a table all other resources. Every call is
+validated with Google's discovery documents.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ IDS: Mapping[str, Callable[[Json], str]] = {
     "google_sql_database": lambda v: f"projects/{v['project']}/instances/{v['instance']}/databases/{v['name']}",
     "google_project_iam_member": lambda v: "/".join([v["project"], v["role"], v["member"], *_condition(v)]),
 }
-"""As the provider makes them; other parts of resources have ids that nothing reads."""
+"""Ids in the format of the provider. Other resources have ids that nothing reads."""
 OWNERS: Mapping[str, tuple[str, str]] = {
     "google_compute_router_nat": ("google_compute_router", "router"),
     "google_sql_database": ("google_sql_database_instance", "instance"),
@@ -68,11 +68,11 @@ OWNERS: Mapping[str, tuple[str, str]] = {
     "google_storage_bucket_iam_member": ("google_storage_bucket", "bucket"),
     "google_storage_bucket_object": ("google_storage_bucket", "bucket"),
 }
-"""What goes with another resource: its type, and the attribute that names it."""
+"""Resources that are removed with another one: its type, and the attribute with its name."""
 
 
 def _made_again(type_: str) -> bool:
-    """Whether Google Cloud answers a second request to make it as it did the first."""
+    """Whether a second request to create it succeeds."""
     again = ("google_storage_bucket_object", "google_service_networking_connection")
     return type_.endswith("_iam_member") or type_ in again
 
@@ -94,15 +94,15 @@ def _whole(values: Json) -> str:
 
 @dataclass(slots=True)
 class Refusals:
-    """What goes wrong: the words with which resources of a type are not made or removed, or operations of a database fail."""
+    """Faults: the messages with which resources of a type cannot be created or removed, or operations of a database fail."""
 
     creates: dict[str, str] = field(default_factory=dict)
     deletes: dict[str, str] = field(default_factory=dict)
     operations: dict[str, str] = field(default_factory=dict)
     login: str = ""
-    """With which no credentials are exchanged for a token."""
+    """The message with which the token service refuses credentials."""
     disabled: set[str] = field(default_factory=set)
-    """First words of the ids of methods, such as `sql`, of interfaces that the project has not enabled."""
+    """Interfaces that the project has not enabled, as the first part of their method ids, such as `sql`."""
 
 
 class GoogleProject:
@@ -114,13 +114,13 @@ class GoogleProject:
         self.violations: list[str] = []
         self.calls: list[GoogleCall] = []
         self.made: dict[tuple[str, str], Json] = {}
-        """By type and id, as Terraform's state has them."""
+        """Resources by type and id, as in Terraform's state."""
         self.versions: dict[str, list[str]] = {}
         """Of secrets."""
         self.users: dict[str, dict[str, str]] = {}
         """Passwords of the users of databases."""
         self.answers_after_s = 0.0
-        """How long Terraform waits for the answer to what is done already."""
+        """Delay of Terraform's response after the operation."""
         self._buckets = buckets
         self._lock = threading.RLock()
         self._addresses = 9
@@ -131,7 +131,7 @@ class GoogleProject:
         self.url = f"http://{address}:{self._server.server_port}"
 
     def close(self) -> None:
-        """Once or more often."""
+        """Creates a resource; repeated calls are allowed."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -156,7 +156,7 @@ class GoogleProject:
         self._buckets.create_bucket(name)
 
     def remaining(self) -> list[str]:
-        """All that is in the project; what belongs to another resource has gone with it."""
+        """All resources of the project, without those that were removed with another one."""
         elsewhere = ("google_compute_instance", "google_storage_bucket")
         made = [f"{type_} {id_}" for type_, id_ in sorted(self.made) if type_ not in elsewhere]
         buckets = [f"bucket {each.name}" for each in self._buckets.list_buckets()]
@@ -170,7 +170,7 @@ class GoogleProject:
                 raise RefusedResource(self.refusals.creates[type_])
             id_ = IDS.get(type_, _whole)(values)
             if type_ == "google_compute_instance" and not self.exists(type_, values):
-                self.made.pop((type_, id_), None)  # one of that name was ended by the command
+                self.made.pop((type_, id_), None)  # The command has removed one of that name.
             if (type_, id_) in self.made and not _made_again(type_):
                 raise RefusedResource(f"Error 409: {type_} {id_} already exists")
             added = self._added(type_, values)
@@ -237,7 +237,7 @@ class GoogleProject:
         if type_ in self.refusals.deletes:
             raise RefusedResource(self.refusals.deletes[type_])
         if values.get("deletion_policy") == "ABANDON":
-            return  # by the provider itself
+            return  # By the provider.
         self._forget(type_, values["id"])
         if type_ == "google_compute_instance":
             path = f"/compute/v1/{IDS[type_](values)}"
@@ -248,11 +248,11 @@ class GoogleProject:
             elif type_ == "google_storage_bucket_object":
                 self._buckets.bucket(values["bucket"]).blob(values["name"]).delete()
         except NotFound:
-            pass  # it is gone already
+            pass  # It is removed already.
         time.sleep(self.answers_after_s)
 
     def _forget(self, type_: str, id_: str) -> bool:
-        """With its parts. False where it is not there."""
+        """Removes a resource with its parts. Returns false if it does not exist."""
         with self._lock:
             gone = self.made.pop((type_, id_), None)
             if gone is None:
@@ -307,7 +307,7 @@ class GoogleProject:
         )
 
     def _labelled(self, type_: str, call: GoogleCall, key: str = "labels") -> list[Json]:
-        """By a filter on the cluster's label, as each interface writes one."""
+        """Lists by a filter on the cluster's label, in the syntax of each interface."""
         if "filter" not in call.query:
             return self.of(type_)
         found = re.search(r'resolute-deployment\s*[=:]\s*"?([-a-z0-9]+)"?$', call.query["filter"])
@@ -423,7 +423,7 @@ class GoogleProject:
         return {"name": f"{secret}/versions/{len(self.versions[secret])}"}
 
     def secret(self, name: str, value: str) -> str:
-        """A secret that was there before."""
+        """Adds an existing secret."""
         path = f"projects/{PROJECT}/secrets/{name}"
         self.versions[path] = [base64.b64encode(value.encode()).decode()]
         return path
@@ -451,7 +451,7 @@ class GoogleProject:
         return {"version": 3, "etag": str(len(self.calls)), "bindings": bindings}
 
     def _cloudresourcemanager_projects_setiampolicy(self, call: GoogleCall) -> Json:
-        """Bindings are taken away by it, and never added."""
+        """Accepts a policy that removes bindings and adds none."""
         assert call.body is not None
         policy = call.body["policy"]
         assert policy["version"] == 3, "Google drops the conditions of older ones"
@@ -498,7 +498,7 @@ def _handler(project: GoogleProject) -> type[BaseHTTPRequestHandler]:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A project and the variables with which a person's programs reach it."""
+    """A project, and the variables with which a user's programs connect to it."""
 
     project: GoogleProject
     environ: Mapping[str, str]
@@ -506,7 +506,7 @@ class World:
 
 @contextmanager
 def google_project(directory: Path, address: str = "127.0.0.1", times: Times | None = None) -> Iterator[World]:
-    """Ends with looking at what the documents do not allow."""
+    """Fails at the end if a call violated the documents."""
     with ExitStack() as stack:
         engine = stack.enter_context(compute_engine(times=times))
         store = stack.enter_context(google_store(address=address))

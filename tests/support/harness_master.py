@@ -1,7 +1,7 @@
-"""A small master over real HTTP for tests of the harness: it keeps the contract of the in-container calls.
+"""A small master over real HTTP for tests of the harness. It implements the contract of the in-container calls.
 
-Metrics are keyed and fenced, checkpoints fenced by allocation, preemption and rendezvous are long polls. The test holds
-the `FakeMaster` itself as its control handle: what was stored, when to preempt, when to be away.
+Metrics are keyed and fenced, checkpoints are fenced by allocation, preemption and rendezvous are long polls. The test controls the
+`FakeMaster` object: it reads the stored data, preempts, and stops the master.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Refusal(Exception):
 
 @dataclass
 class Stored:
-    """What the master has been told."""
+    """Data that the master has received."""
 
     metrics: dict[tuple[int, int, str, int], dict[str, Any]] = field(default_factory=dict)
     batches: dict[tuple[int, int, str, int], list[dict[str, Any]]] = field(default_factory=dict)
@@ -43,19 +43,19 @@ class Stored:
     early_exits: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
     length: int = 0
-    """What the search gives a trial that asks for its length; once."""
+    """The length that the search gives a trial once."""
     more_lengths: list[int] = field(default_factory=list)
-    """What it gives then, one after the other."""
+    """The following lengths, in order."""
     lengths_completed: list[int] = field(default_factory=list)
     completed: list[Any] = field(default_factory=list)
     accelerators: list[dict[str, Any]] = field(default_factory=list)
     runs_started: list[int] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
-    """Kinds of reports in the order they were stored: metrics, checkpoint, ack."""
+    """Kinds of reports in the order of storage: metrics, checkpoint, ack."""
 
 
 class FakeMaster:
-    """Start it, point tasks at `url`, read `stored`, and pull its levers."""
+    """Start it, give tasks its `url`, read `stored`, and call its control methods."""
 
     def __init__(self) -> None:
         self.stored = Stored()
@@ -87,7 +87,7 @@ class FakeMaster:
         return self
 
     def stop(self) -> None:
-        """Be away: close the port and every connection, as a killed master would. `start` comes back on the port."""
+        """Closes the port and every connection, like a killed master. `start` opens the same port again."""
         server, thread = self._server, self._thread
         self._server = self._thread = None
         if server is None or thread is None:
@@ -100,7 +100,7 @@ class FakeMaster:
         server.server_close()
 
     def fail_next(self, *statuses: int) -> None:
-        """Answer the next requests with these statuses, having stored nothing; 429 with `Retry-After: 1`."""
+        """Answers the next requests with these statuses without storing anything; 429 with `Retry-After: 1`."""
         self._fail_next += statuses
 
     def preempt(self, allocation_id: str, *, reason: str = "", notice: Mapping[str, Any] | None = None) -> None:
@@ -113,7 +113,7 @@ class FakeMaster:
     def wait_until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
         while True:
-            # Looking now and then instead of at every change keeps the master fast for its tasks.
+            # Periodic checks instead of one at every change keep the master fast for its tasks.
             with self._changed:
                 if condition():
                     return
@@ -314,7 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, result = 200, self.server.master.answer(self.command, self.path, body, self.server)
         except Refusal as refusal:
             status, result = refusal.status, {"error": {"code": 2, "reason": "refused", "error": str(refusal)}}
-        if self.server.closing:  # a killed master sends no answers
+        if self.server.closing:  # A killed master sends no responses.
             self.close_connection = True
             return
         data = json.dumps(result).encode()
@@ -327,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(data)
         except OSError:
-            self.close_connection = True  # the client is gone
+            self.close_connection = True  # The client has disconnected.
 
     do_GET = do_POST = do_PATCH = _serve
 
@@ -363,11 +363,11 @@ class _Server(ThreadingHTTPServer):
                 pass
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Connections that tasks drop are part of the tests."""
+        """Ignores errors of dropped connections, which are part of the tests."""
 
 
 def packed(files: Mapping[str, str]) -> str:
-    """A context directory as the master sends it."""
+    """A context directory in the format of the master."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, text in files.items():
@@ -420,7 +420,7 @@ def task_variables(
         "DET_STEPS_COMPLETED": str(steps_completed),
         "DET_RUN_DIR": str(root / f"run-{run}-{resources_id}"),
         "DET_PRIVATE_ROOT": "0",
-        # Of its own, as an agent gives one: two tests at once have gangs of the same name, whose ranks met each other.
+        # Private, as an agent creates it: concurrent tests have gangs of the same name, whose ranks would connect to each other.
         "INTER_TRAIN_PROCESS_COMM_PORT_1": str(20_000 + int(master.url.rpartition(":")[2]) % 12_000),
         "PATH": "/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",

@@ -1,4 +1,4 @@
-"""Starting launchers as an agent would, and ending all of them when a test is over."""
+"""Starts launchers as an agent does, and ends all of them after a test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Tasks:
     def finish(self, task: subprocess.Popen[str], timeout_s: float = GENEROUS_S) -> Ended:
         out, err = task.communicate(timeout=timeout_s)
         code = task.returncode
-        return Ended(code if code >= 0 else 128 - code, out, err)  # a signal as supervisors write it down
+        return Ended(code if code >= 0 else 128 - code, out, err)  # A signal, in the format of supervisors.
 
     def run(self, variables: Mapping[str, str], *command: str, module: str = "resolute.launch") -> Ended:
         return self.finish(self.start(variables, *command, module=module))

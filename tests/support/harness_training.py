@@ -1,4 +1,4 @@
-"""A tiny trial with everything that has a memory: dropout, augmentation from three generators, a schedule, momentum."""
+"""A tiny trial with every kind of state: dropout, augmentation from three generators, a schedule, momentum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A master whose every answer is hostile: each text of each message, names of mappings too, holds what a terminal obeys."""
+"""A master with hostile responses: each text of each message, including keys of mappings, contains terminal control sequences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN: Mapping[object, object] = {str: HOSTILE, int: 1, float: 1.5, bool: True,
 
 
 def hostile(kind: Any) -> Any:
-    """A value of a wire type in which every text is hostile; each optional part is there, each list has one item."""
+    """A value of a wire type in which every text is hostile. Each optional part is present, and each list has one item."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind is Any or kind is object:

@@ -1,4 +1,4 @@
-"""The master's end of the agent link, over an engine of the tests, and what an agent says first."""
+"""The master's end of the agent link with an engine of the tests, and an agent's first messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JOIN_TOKEN = "the-token-of-the-cluster"
 async def a_hub(
     engine: Engine, store: Store, clock: Clock, *, token: str = "", join_token: str = JOIN_TOKEN
 ) -> AsyncIterator[AgentHub]:
-    """`token` is what every task and user is given."""
+    """`token` is the token of every task and user."""
     reporting = Reporting(store, engine)
     hub = AgentHub(
         engine=engine,
@@ -45,13 +45,13 @@ async def a_hub(
 
 
 def credential_of(name: str) -> str:
-    """What the machine of that name has made for itself."""
+    """The credential that the machine of that name has created."""
     return sha256(name.encode()).hexdigest()
 
 
 def a_hello(name: str = "agent-1", incarnation: str = "first", **changes: Any) -> Hello:
-    """Of a machine outside of cloud pools, which knows the cluster's token and has a credential; with `instance_id` of one of
-    a cloud pool."""
+    """The Hello of a machine outside of cloud pools, with the cluster's token and a credential; with `instance_id` that of a
+    machine of a cloud pool."""
     own = {} if "instance_id" in changes else {"join_token": JOIN_TOKEN, "credential": credential_of(name)}
     given: dict[str, Any] = {
         "protocol": PROTOCOL_VERSION,

@@ -1,4 +1,4 @@
-"""EC2's instance metadata service, version 2, on any address: for agents, masters and boot scripts that ask it."""
+"""EC2's instance metadata service, version 2, on any address, for agents, masters and boot scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKEN_PATH = "/latest/api/token"
 
 @dataclass
 class Imds:
-    """`values` by path; what is not there is a 404, and nothing is answered without a token that is still good."""
+    """Serves `values` by path. A missing path is a 404, and every request needs a valid token."""
 
     values: dict[str, str] = field(default_factory=dict)
     failing: bool = False

@@ -1,5 +1,5 @@
 """`python -m support.imds_main VALUES.json`: the metadata service of one machine, at its own address in a network namespace.
-The file is read again and again: what a test writes there is what the machine reads."""
+The server reads the file at each request, so that a test can change the values."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python killed_deletion.py <folder> <commit>
 
-In an empty folder it first makes the workspace `lab`, whose project has two experiments with checkpoints, metrics and log lines,
-and orders the deletion. In any other it continues what is there. It ends by itself when the workspace is gone.
+In an empty folder it first creates the workspace `lab`, whose project has two experiments with checkpoints, metrics and log lines,
+and orders the deletion. In any other folder it continues the deletion. It ends when the workspace is deleted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from support.stores import a_change, a_checkpoint, a_job, a_line, a_report, a_tr
 
 EXPERIMENTS = (1, 2)
 CHECKPOINTS = 3
-"""Of each experiment."""
+"""Number of rows of each experiment."""
 LAB = 2
 
 
@@ -63,7 +63,7 @@ async def _fill(store: Store, folder: Path) -> None:
 
 
 async def delete(folder: Path, die_at: int) -> None:
-    """At the commit `die_at` (from 1) of this process everything ends at once; 0 is never."""
+    """Kills the process at its commit `die_at`, counted from 1; 0 means never."""
     store = await SqlStore.open(f"sqlite:///{folder / 'master.db'}")
     fresh = not (await store.load()).sequence
     if fresh:

@@ -1,4 +1,4 @@
-"""A person who runs `det deploy` and kills it with -9 in the middle."""
+"""Runs `det deploy` and kills it with SIGKILL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNHURRIED = ("--no-wait-for-master", "--no-preflight-checks")
 
 
 class Person:
-    """Of one cluster, `vision`."""
+    """Runs for one cluster, `vision`."""
 
     def __init__(self, cloud: str, det: Det) -> None:
         self.cloud = cloud
@@ -31,7 +31,7 @@ class Person:
         return det_deploy(self.cloud, self.det, *arguments, variables={})
 
     def run_and_kill(self, chance: random.Random, *arguments: str, log: str, resources: int) -> None:
-        """Killed when some of `resources` are done; one time in four without its Terraform, which goes on alone."""
+        """Kills the run when some of `resources` are done; one time in four without its Terraform, which continues."""
         done, with_terraform = chance.randint(0, resources), chance.random() < 0.75
         running = subprocess.Popen(
             self.det.command("deploy", self.cloud, *arguments),
@@ -64,7 +64,7 @@ class Person:
         return found
 
     def forget(self, *types: str) -> list[str]:
-        """Takes all resources of some types out of the state, as if Terraform had been killed before it recorded them."""
+        """Removes all resources of some types from the state, as if Terraform had been killed before it recorded them."""
 
         def terraform(*arguments: str) -> list[str]:
             command = ["terraform", f"-chdir={self.module}", "state", *arguments]

@@ -1,5 +1,5 @@
-"""Writers of checkpoints that are killed with -9 at seeded moments: `CONFIG KILLS SEED`. Prints each checkpoint that a writer has
-seen committed, and with a minus each that it has removed. One process loads the clients, and each writer is a fork of it.
+"""Writers of checkpoints that are killed with SIGKILL at seeded moments: `CONFIG KILLS SEED`. Prints each committed checkpoint, and
+with a minus each removed one. One process loads the clients, and each writer is a fork of it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from resolute.storage import FileEntry, Manifest, s3, storage_from_config
 from resolute.storage.manifest import describe_file
 
 MOST_SAVES = 2
-"""A writer is killed after it has said that so many checkpoints are committed, or fewer, at a moment of the next one."""
+"""Maximum number of committed checkpoints before a writer is killed during the next one."""
 
 FIRST_SAVE_S = 0.1
-"""How long a save takes, before one was seen; afterwards what the slowest yet has taken on this machine as it is."""
+"""Assumed duration of a save before the first one; later the duration of the slowest one is used."""
 
 PART_BYTES = 5 * 1024**2
-"""The least that S3 allows, so that a file of moderate size goes in parts."""
+"""Minimum of S3, so that a file of moderate size is uploaded in parts."""
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def _save_all_the_time(config: dict[str, Any], attempt: int, said: int) -> NoRet
         storage.commit(uuid, manifest.to_bytes())
         os.write(said, f"{uuid}\n".encode())
         if number % 3 == 2:
-            storage.delete(uuid)  # its end is killed as well
+            storage.delete(uuid)  # Its shutdown is killed as well.
             os.write(said, f"-{uuid}\n".encode())
         number += 1
 

@@ -1,4 +1,4 @@
-"""A real cluster on this machine: master process, local cloud, agents, tasks; and the hands that kill any of them."""
+"""A real local cluster: master process, local cloud, agents, tasks; and functions that kill any of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PASSWORD = "correct horse"
 READY_S = 180.0
 
 TERMINATED = "terminated"
-"""Why a machine of the local cloud ended that was told to."""
+"""Reasons of ordered ends of a machine of the local cloud."""
 
 
 def a_free_port() -> int:
@@ -45,7 +45,7 @@ def a_free_port() -> int:
 
 
 def until(what: str, read: Callable[[], T | None], *, within_s: float = READY_S, every_s: float = 0.1) -> T:
-    """The first answer that is neither None nor False. The bound is generous: it says that something hangs."""
+    """The first result that is neither None nor False. The time limit is generous: it only detects a hang."""
     end = time.monotonic() + within_s
     while True:
         answer = read()
@@ -57,9 +57,9 @@ def until(what: str, read: Callable[[], T | None], *, within_s: float = READY_S,
 
 
 class LiveCluster:
-    """One directory, one port; the master may die and be started again.
+    """A cluster with one directory and one port. The master may be killed and restarted.
 
-    The names of the programs are what stands behind `-m`; who composes other ones says so in a subclass.
+    The names of the programs are arguments of `-m`; a subclass may set others.
     """
 
     master_program: Sequence[str] = ("resolute_master",)
@@ -73,9 +73,9 @@ class LiveCluster:
         self.url = f"http://127.0.0.1:{self.port}"
         self.storage = directory / "checkpoints"
         self.diary = self.storage / "diary"
-        """Where tasks write theirs: in a directory that they see, for each has a `/tmp` of its own."""
+        """Directory for files of tasks. It is outside of `/tmp`, which is private for each task."""
         self.diary.mkdir(parents=True)
-        self.diary.chmod(0o1777)  # a task of an agent that is root runs as another user
+        self.diary.chmod(0o1777)  # If the agent is root, its tasks run as another user.
         self.config_file = directory / "master.yaml"
         provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "3s"}
         self.config: dict[str, Any] = {
@@ -105,7 +105,7 @@ class LiveCluster:
         until("the master serves", self.serves)
 
     def spawn(self) -> None:
-        """Start the master's process, and do not wait for it."""
+        """Starts the master's process without waiting."""
         with (self.directory / "master.log").open("ab") as log:
             self.master = subprocess.Popen(
                 [sys.executable, "-m", *self.master_program, "--config-file", str(self.config_file)],
@@ -116,14 +116,14 @@ class LiveCluster:
             )
 
     def serves(self) -> bool:
-        """Raises when the master has ended."""
+        """Raises if the master has ended."""
         assert self.master is not None
         if self.master.poll() is not None:
             raise AssertionError(f"the master ended with {self.master.returncode}: {self.master_log()[-3000:]}")
         return self.answers()
 
     def answers(self) -> bool:
-        """Whether somebody answers at the master's address."""
+        """Whether a server answers at the master's address."""
         with suppress(httpx.TransportError):
             return httpx.get(f"{self.url}/health", timeout=2, verify=False).status_code == 200
         return False
@@ -134,7 +134,7 @@ class LiveCluster:
         self.master.wait()
 
     def stop(self) -> None:
-        """Everything ends, whatever state it is in."""
+        """Ends all processes, in any state of the cluster."""
         if self._client is not None:
             self._client.close()
         if self.master is not None and self.master.poll() is None:
@@ -159,7 +159,7 @@ class LiveCluster:
         return self._client
 
     def submit(self, hparams: Mapping[str, Any], **changes: Any) -> Experiment:
-        """A scripted trial; `changes` go into the configuration."""
+        """Submits a scripted trial; `changes` are merged into the configuration."""
         config = {
             "name": "scripted",
             "entrypoint": "python3 -m resolute.testing.scripted_trial",
@@ -174,11 +174,11 @@ class LiveCluster:
     # -- processes of the cluster ------------------------------------------------------------------------------
 
     def machines(self) -> list[psutil.Process]:
-        """The living machines' own processes."""
+        """The host processes of live machines."""
         return self._of_cluster(self.machine_program)
 
     def working_machines(self) -> list[psutil.Process]:
-        """Those on which a task runs."""
+        """The machines with a running task."""
         at_work: set[int] = set()
         for task in self.tasks():
             with suppress(psutil.Error):
@@ -193,19 +193,20 @@ class LiveCluster:
         return self._of_cluster(self.task_program)
 
     def lost_machines(self) -> frozenset[str]:
-        """Machines that did not end because they were told to, by the cloud's own word."""
+        """Machines whose end was not ordered, according to the cloud."""
         ends = {files.directory.name: read_json(files.gone) for files, _ in self.machines_on_file()}
         return frozenset(name for name, end in ends.items() if end is not None and end["reason"] != TERMINATED)
 
     def machines_on_file(self) -> list[tuple[MachineFiles, Record]]:
-        """Every machine that the cloud ever made, of all pools."""
+        """Every machine that the cloud has created, of all pools."""
         return [found for root in self.pool_roots() for found in machines(root)]
 
     def pool_roots(self) -> list[Path]:
         return sorted((self.directory / "state" / "pools").glob("*"))
 
     def _of_cluster(self, program: str = "") -> list[psutil.Process]:
-        """All, or those of a program. Tests ask ten times a second: what a command line answers needs no variables."""
+        """All processes, or those of a program. Tests call this ten times per second, so it reads environments only if
+        necessary."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
@@ -218,7 +219,7 @@ class LiveCluster:
         return found
 
     def left_over(self) -> list[str]:
-        """Whatever still runs for this cluster."""
+        """Remaining processes of this cluster."""
         return [" ".join(_command(p)) for p in self._of_cluster() if p.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -239,7 +240,7 @@ def kill_pid(pid: int) -> None:
 
 
 def gone(pid: int) -> bool:
-    """The process has ended, whether or not somebody has looked at its exit code."""
+    """Whether the process has ended, even if its exit code has not been collected."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -247,16 +248,16 @@ def gone(pid: int) -> bool:
 
 
 def client_of(url: str, directory: Path, *, user: str = "determined") -> Resolute:
-    """Logged in; the token is kept in `directory` and not in the home of whoever runs the tests."""
+    """A client with a login; the token is stored in `directory`, not in the home directory."""
     kept = {"DET_DEBUG_CONFIG_PATH": str(directory / "logins")}
     return Resolute(session=authenticated_session(url, user=user, password=PASSWORD, environ=kept))
 
 
 def record_of(experiment: Experiment, *, steps: int, lost: Collection[str] = (), spoken: bool = False) -> TrialRecord:
-    """The only trial of a scripted experiment that has ended, as the API tells it, for the diary checker.
+    """The only trial of an ended scripted experiment from the API, for the diary checker.
 
-    `lost` are machines that died (`LiveCluster.lost_machines`). `spoken`: its program says each line of its diary aloud
-    (`diary_checker.SAID`), so that its log is judged, too.
+    `lost` contains lost machines (`LiveCluster.lost_machines`). With `spoken` its program prints each line of its diary
+    (`diary_checker.SAID`), so that the checker compares its log, too.
     """
     (trial,) = experiment.list_trials()
     trial.reload()

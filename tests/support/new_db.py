@@ -1,4 +1,4 @@
-"""The type of the fixtures `new_db` and `every_new_db`: where a live cluster keeps its state, a new place each time."""
+"""The type of the fixtures `new_db` and `every_new_db`: a new database for a live cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine as the NVML binding shows it, with the binding's own errors: boards, their MIG instances, their faults."""
+"""A fake of the NVML binding with the binding's errors: boards, their MIG instances, their faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pynvml import NVMLError as NVMLError
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """One GPU. `mig` is None for a board that knows no MIG; `fault` is the error of whoever asks for it."""
+    """One GPU. `mig` is None for a board without MIG; `fault` is the error of a call on the board."""
 
     uuid: str
     name: str = "NVIDIA A100-SXM4-40GB"
@@ -26,7 +26,7 @@ class Board:
 
 @dataclass(kw_only=True)
 class FakeNvml:
-    """What `nvml_listing.listing` uses of `pynvml`. `fault` is the error of the first call."""
+    """The part of `pynvml` that `nvml_listing.listing` uses. `fault` is the error of the first call."""
 
     boards: Sequence[Board] = ()
     fault: int | None = None

@@ -1,4 +1,4 @@
-"""Object stores on this machine, each asked through its vendor's own client: moto, the Google emulator and Azurite."""
+"""Local object stores for the vendors' clients: moto, the Google emulator and Azurite."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 AZURE_ACCOUNT = "devstoreaccount1"
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Azurite's, which everybody knows."""
+"""Azurite's well-known key."""
 
 STARTED_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStore:
-    """`config` names a bucket that is there, as `checkpoint_storage`; `environ` is what a client needs beside it."""
+    """`config` is an existing bucket as `checkpoint_storage`; `environ` contains further variables for a client."""
 
     config: Mapping[str, Any]
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class ObjectStore:
 
 
 def azurite() -> str | None:
-    """The program, where `npm install` has put it."""
+    """The program that `npm install` has installed."""
     own = ROOT / "node_modules" / ".bin" / "azurite-blob"
     return str(own) if own.exists() else shutil.which("azurite-blob")
 
@@ -48,7 +48,7 @@ def moto_store(bucket: str = "checkpoints") -> Iterator[ObjectStore]:
 
 
 def moto_bucket(address: str, bucket: str) -> ObjectStore:
-    """A new bucket there."""
+    """Creates a bucket."""
     import boto3
 
     environ = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -101,7 +101,7 @@ def azure_store(container: str = "checkpoints") -> Iterator[ObjectStore]:
 
 
 class Stores:
-    """Every store by the type that a configuration names."""
+    """Every store by its type in a configuration."""
 
     programs: Mapping[str, Callable[[], AbstractContextManager[ObjectStore]]] = {
         "s3": moto_store,
@@ -111,7 +111,7 @@ class Stores:
 
     @contextmanager
     def session(self) -> Iterator[Callable[[str], ObjectStore]]:
-        """Gives a function that starts a store when it is first asked for; all end with the context."""
+        """Yields a function that starts a store at its first call. All stores end with the context."""
         with ExitStack() as stack:
             yield cache(lambda kind: stack.enter_context(self.programs[kind]()))
 
@@ -120,7 +120,7 @@ STORES = Stores()
 
 
 def a_place(store: ObjectStore, name: str) -> ObjectStore:
-    """A place in the store in which nothing lies yet: another prefix, or on Azure, which has none, another container."""
+    """An empty place in the store: a new prefix, or on Azure, which has none, a new container."""
     config = dict(store.config)
     if config["type"] == "azure":
         from azure.storage.blob import BlobServiceClient
@@ -146,7 +146,7 @@ def _running(command: list[str], port: int, address: str = "127.0.0.1") -> Itera
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port that nothing listens on."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""The API with somebody who watches it: metrics and, if asked, traces."""
+"""The API with metrics and optional traces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.api import World, an_api
 
 
 class Samples:
-    """What an exposition says: `samples("resolute_slots", pool="default", state="free")`."""
+    """The samples of an exposition: `samples("resolute_slots", pool="default", state="free")`."""
 
     def __init__(self, text: str) -> None:
         self.families = list(text_string_to_metric_families(text))
@@ -45,7 +45,7 @@ class Samples:
 
     @property
     def names(self) -> set[str]:
-        """Of families, as queries know their series: counters with `_total`, histograms with their three endings."""
+        """Names of a family's series in queries: counters with `_total`, histograms with their three suffixes."""
         endings = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
         return {f"{family.name}{end}" for family in self.families for end in endings.get(family.type, ("",))}
 
@@ -70,7 +70,7 @@ async def an_observed_api(
 
 
 async def samples(world: World) -> Samples:
-    """What Prometheus would read now."""
+    """The present exposition for Prometheus."""
     response = await world.send("GET", "/metrics")
     assert response.status == 200, await response.text()
     return Samples(await response.text())

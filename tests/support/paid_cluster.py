@@ -1,7 +1,7 @@
-"""A cluster whose machines cost money, cycle by cycle under a time of its own: the rules and nothing else.
+"""A cluster with priced machines, cycle by cycle under virtual time, with the rules only.
 
-It writes down by itself what each machine was paid for and which task held which slots when, as a cloud's bill would say; what the
-master's own books say is to be compared with that.
+It records independently the paid time of each machine and the slots of each task, like a cloud's bill. Tests compare the master's
+accounts with these records.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def a_paid_pool(
     budget: Limits | None = None,
     market: Market = Market.ON_DEMAND,
 ) -> dict[PoolName, PoolPolicy]:
-    """One offer; 3.6 an hour is a thousandth a second."""
+    """One offer; 3.6 per hour is 0.001 per second."""
     offer = Offer(offer_id="paid", instance_type="paid", zone="z", market=market, slots=slots, price_per_hour=price)
     scaling = PoolScaling(pool=POOL, offers=(offer,), max_instances=machines, idle_timeout_s=idle_s)
     return {POOL: PoolPolicy(name=POOL, scaling=scaling, budget=budget or Limits())}
@@ -61,7 +61,7 @@ def a_paid_pool(
 
 @dataclass(slots=True, kw_only=True)
 class Paid:
-    """A line of the bill; `prices` say since when it was so much an hour, and `until` None goes on."""
+    """A line of the bill; `prices` contains (start, price per hour); `until` is None for a running machine."""
 
     prices: list[tuple[datetime, float]]
     until: datetime | None = None
@@ -76,7 +76,7 @@ class Paid:
 
 @dataclass(slots=True, kw_only=True)
 class Held:
-    """A part of a machine that a task has, from one moment to another."""
+    """Slots of a machine that a task holds, with start and end."""
 
     machine: Paid
     share: float
@@ -89,20 +89,20 @@ class Held:
 
 @dataclass(slots=True, kw_only=True)
 class Habits:
-    """How the world behaves, in seconds; the functions are asked each time."""
+    """The behaviour of cloud and tasks, in seconds; the functions are called for each event."""
 
     boot_s: float = 10.0
     start_s: float = 2.0
     save_s: Callable[[], float] = lambda: 20.0
-    """From the request to save until the end."""
+    """Time from the preemption to the end."""
     kill_s: float = 3.0
     stop_s: float = 5.0
-    """A machine, from the order until its bill ends."""
+    """A machine, from its request to the end of its bill."""
 
 
 @dataclass(slots=True)
 class PaidCluster:
-    """`act` carries out commands, `run_for` lets time pass."""
+    """`act` executes commands, `run_for` advances time."""
 
     pools: Mapping[PoolName, PoolPolicy]
     habits: Habits = field(default_factory=Habits)
@@ -112,7 +112,7 @@ class PaidCluster:
     decisions: list[str] = field(default_factory=list)
     memory: Memory = field(init=False)
     market_price: float | None = None
-    """Since the market moved for the first time."""
+    """Start of price changes."""
     _coming: list[tuple[datetime, int, Callable[[], None]]] = field(default_factory=list)
     _known: set[object] = field(default_factory=set)
     _number: int = 0
@@ -122,7 +122,7 @@ class PaidCluster:
         self.act(MasterStarted(version="1"))
         self.act(CreateUser(username="ada", password_hash="hash"))
 
-    # -- what tests ask ----------------------------------------------------------------------------------------
+    # -- queries of tests --------------------------------------------------------------------------------------
 
     def submit(
         self, *, max_cost: float | None = None, workspace: int = 1, priority: int = 42, **shape: Any
@@ -148,7 +148,7 @@ class PaidCluster:
         return created
 
     def act(self, command: Command) -> Any:
-        """Its reply; what it leads to at once happens, too. Raises the error that refused it."""
+        """Executes a command and its immediate consequences, and returns its reply. Raises the error of a refusal."""
         reply = self._cycle(command)
         self._settle()
         if isinstance(reply, ResoluteError):
@@ -179,27 +179,27 @@ class PaidCluster:
         return sum(paid.cost(self.now, since) for paid in self.machines.values())
 
     def spent_by(self, experiment: ExperimentId) -> float:
-        """For the slots that its tasks held, as long as they held them."""
+        """The cost of the slots that its tasks held."""
         return sum(paid.cost(self.now) for (owner, _), paid in self.tasks.items() if owner == experiment)
 
     def running(self) -> int:
         return sum(paid.until is None for paid in self.tasks.values())
 
     def killed(self) -> int:
-        """How many runs were killed: they had no time to save."""
+        """Number of killed runs, which had no time to save."""
         return sum(isinstance(key, tuple) and key[0] == "killed" for key in self._known)
 
-    # -- misfortunes -------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------
 
     def lose_machine(self, number: int) -> None:
-        """One of those that live is gone without a word."""
+        """Removes a live machine without notice."""
         living = sorted(id_ for id_, paid in self.machines.items() if paid.until is None)
         if living:
             self._ends(living[number % len(living)])
             self._settle()
 
     def move_market(self, price_per_hour: float) -> None:
-        """What lives costs so much from now on, and the master is told at once."""
+        """Sets the price of live machines from now on, and reports it to the master."""
         self.market_price = price_per_hour
         for paid in self.machines.values():
             if paid.until is None:
@@ -208,7 +208,7 @@ class PaidCluster:
         self.act(RecordPrices(pool=POOL, source="the market", prices=(word,)))
 
     def restart_master(self) -> None:
-        """A new process over what was stored; agents come back at once and tell what they run."""
+        """Restarts the master from the stored state. Agents reconnect at once and report their containers."""
         state = self.memory.state
         again = ClusterState(state.entities(), tuple(state.outbox.values()))
         self.memory = Memory(again, self.pools, sequence=self.memory.sequence, digest=self.memory.digest, now=self.now)
@@ -218,7 +218,7 @@ class PaidCluster:
                 self._register(id_)
         self._settle()
 
-    # -- the world ---------------------------------------------------------------------------------------------
+    # -- simulation --------------------------------------------------------------------------------------------
 
     def _cycle(self, *commands: Command) -> Any:
         self._number += 1
@@ -229,7 +229,7 @@ class PaidCluster:
         return outcome.replies[0] if outcome.replies else None
 
     def _settle(self) -> None:
-        """Until nothing is due now: the rules' own wakes, and the world's first answers."""
+        """Runs cycles until nothing is due: timers of the rules, and immediate responses of cloud and tasks."""
         for _ in range(1000):
             seen = self.memory.sequence
             self._answer()
@@ -310,7 +310,7 @@ class PaidCluster:
         )
 
     def _ends(self, id_: InstanceId) -> None:
-        """The machine, and with it what runs there."""
+        """Removes the machine with its containers."""
         if self.machines[id_].until is not None:
             return
         self.machines[id_].until = self.now
@@ -326,7 +326,7 @@ class PaidCluster:
     # -- tasks -------------------------------------------------------------------------------------------------
 
     def _serve(self, allocation: Allocation) -> None:
-        """What its programs do about what they are told."""
+        """The reaction of a task's programs to orders."""
         for container in allocation.containers:
             if container.ended:
                 self._release(container.id)

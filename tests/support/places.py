@@ -1,4 +1,4 @@
-"""The part of a master that deletes and moves the experiments of a project, at work."""
+"""Runs the part of a master that deletes and moves the experiments of a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets to look for: one of its own in every place that is marked as secret, by the models themselves."""
+"""Plants a unique secret in every field that the models mark as secret."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from resolute.config.base import SecretMark
 from resolute.config.masking import Place
 
 WORD = "PlantedSecret"
-"""In every planted value, and nowhere else: one search finds them all."""
+"""Common part of all planted values, so that one search finds them all."""
 
 
 class Planter:
-    """Makes values with a secret of its own each; `planted` says where each of them stands."""
+    """Creates values with unique secrets; `planted` contains their places."""
 
     def __init__(self) -> None:
         self.planted: dict[str, str] = {}
@@ -43,7 +43,7 @@ class Planter:
         return [self.block(place.each, f"{where}[]")]
 
     def assignments(self, where: str) -> list[str]:
-        """By names of every common kind, and in the address of a proxy."""
+        """Variables with every common kind of name, and the address of a proxy."""
         names = ("HF_TOKEN", "WANDB_API_KEY", "db_password", "AWS_SECRET_ACCESS_KEY", "SLACK_WEBHOOK_URL")
         values = [f"{name}={self.secret(f'{where} {name}')}" for name in names]
         address = f"HTTPS_PROXY=http://user:{self.secret(f'{where} HTTPS_PROXY')}@proxy:3128"
@@ -51,7 +51,7 @@ class Planter:
 
 
 def over(config: Mapping[str, Any], planted: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with what was planted put into it."""
+    """A configuration with the planted values."""
     both = {**planted, **config}
     for key in config.keys() & planted.keys():
         if isinstance(config[key], Mapping) and isinstance(planted[key], Mapping):
@@ -62,7 +62,7 @@ def over(config: Mapping[str, Any], planted: Mapping[str, Any]) -> dict[str, Any
 
 
 def paths_of(place: Place, path: str = "") -> Iterator[tuple[str, SecretMark]]:
-    """Every marked place as a dotted path, `[]` for entries."""
+    """Every marked field as a dotted path, with `[]` for entries."""
     if place.mark is not None:
         yield path, place.mark
     for key, inner in place.keys.items():

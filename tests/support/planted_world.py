@@ -1,4 +1,4 @@
-"""A cluster with a secret in every place of a configuration that is marked as secret, for tests that look for them in answers."""
+"""A cluster with a secret in every secret field of its configurations, for tests that search for them in responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def filled(value: Any, planter: Planter) -> Any:
 
 
 async def planted_world(world: World, planter: Planter) -> tuple[dict[str, str], str]:
-    """What stands for the parameters of paths, and the token of the experiment's own task."""
+    """Values of path parameters, and the token of the experiment's task."""
     agent = await world.agent()
     trial, allocation, task = await world.started(agent)
     await put_secrets(world, planter, trial.experiment_id)
@@ -83,7 +83,7 @@ async def planted_world(world: World, planter: Planter) -> tuple[dict[str, str],
 
 
 async def put_secrets(world: World, planter: Planter, id_: ExperimentId) -> None:
-    """Into the stored configuration of an experiment: what calls refuse today may be in an older database."""
+    """Adds keys to the stored configuration of an experiment: an older database may contain keys that calls refuse today."""
     before = world.engine.state.get(Experiment, id_)
     assert before is not None
     config = over(before.config, planter.block(secrets_of(ExperimentConfig)))

@@ -1,4 +1,4 @@
-"""An elastic pool with a past that would cost less with other settings, and the twin as its advisor."""
+"""An elastic pool with a history that would cost less with other settings, and the twin as its advisor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW_S = 10 * 86_400.0
 
 
 class Past(MemoryStore):
-    """A store in which so many runs of ten minutes have ended, one every `every_s`, up to `NOW_S`."""
+    """A store with ended runs of ten minutes, one every `every_s` up to `NOW_S`."""
 
     def __init__(self, runs: int, *, every_s: float = 7200.0) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Past(MemoryStore):
 
 
 def kept_pool(*, price: float | None = 3.6) -> dict[PoolName, PoolPolicy]:
-    """One machine stays whether there is work or not, and none moves."""
+    """A pool that always keeps one machine and never consolidates."""
     pools = a_paid_pool(price=price)
     scaling = pools[POOL].scaling
     assert scaling is not None

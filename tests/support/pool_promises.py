@@ -1,4 +1,4 @@
-"""What every plan keeps, as checks of one plan. They know the rules, not how a plan is found."""
+"""Invariants of every plan, as checks of one plan. They use the rules, not the code that computes a plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.random_pools import MAX_AUX
 
 
 class Pool:
-    """Slots by agent after the plan was carried out, computed the slow way. What uses slots that take no work is left out."""
+    """Slots by agent after the plan, computed directly. Users of disabled slots are excluded."""
 
     def __init__(self, snapshot: PoolSnapshot, plan: Plan) -> None:
         self.snapshot, self.plan = snapshot, plan
@@ -31,7 +31,7 @@ class Pool:
         self.staying: dict[AgentId, set[int]] = {agent: set() for agent in snapshot.agents}
         self.going: dict[AgentId, set[int]] = {agent: set() for agent in snapshot.agents}
         self.slots_of: dict[AllocationId, list[tuple[AgentId, int]]] = {}
-        """Of those that stay, also when they have just been placed."""
+        """Slots of allocations that stay, including new ones."""
         self.aux = Counter[AgentId]()
         for allocation in snapshot.allocations.values():
             side = self.going if allocation.leaving or allocation.id in victims else self.staying
@@ -65,7 +65,7 @@ class Pool:
         return max(0, min(self.free(agent), eventually))
 
     def fits_now(self, allocation: Allocation) -> bool:
-        """Would it start on what nobody uses and nothing is held on?"""
+        """Whether it fits on slots that are neither used nor held."""
         agents = [
             a for a in self.usable if a not in allocation.blocked_agents and not self.left_to_others(a, allocation)
         ]
@@ -82,8 +82,8 @@ class Pool:
         )
 
     def left_to_others(self, agent: AgentId, allocation: Allocation) -> bool:
-        """Its machine was launched for others that wait and are no less important; and `allocation`, or one that comes before it
-        and was not given it either, has a machine of its own on its way."""
+        """The machine was launched for other pending allocations of at least the same importance; and `allocation`, or an earlier
+        one that was not placed there either, has its own starting machine."""
         snapshot = self.snapshot
         launched_for = self.launched_for(agent)
         if allocation.id in launched_for:
@@ -102,7 +102,7 @@ class Pool:
 
 
 def can_divide(slots: int, sizes: list[int], *, mixed: bool) -> bool:
-    """By trying everything: several agents, of one size unless `mixed`."""
+    """By exhaustive search: several agents, of one size unless `mixed`."""
     sizes = [size for size in sizes if size]
     return any(
         sum(chosen) == slots and (mixed or len(set(chosen)) == 1)
@@ -115,7 +115,7 @@ def standing(snapshot: PoolSnapshot, allocation: Allocation) -> tuple[int, float
     return snapshot.standing(allocation)[:2]
 
 
-# -------------------------------------------------------------------------------------------------------- promises
+# ------------------------------------------------------------------------------------------------------ invariants
 
 
 def check_placements(snapshot: PoolSnapshot, plan: Plan) -> None:
@@ -155,7 +155,7 @@ def preempts(snapshot: PoolSnapshot) -> bool:
 
 
 def check_protection(snapshot: PoolSnapshot, plan: Plan) -> None:
-    """Who has just begun is spared, and who has just come makes nobody leave."""
+    """An allocation that has just started is not preempted, and one that has just been submitted preempts none."""
     policy = snapshot.policy
     for preemption in plan.preempt:
         victim, winner = snapshot.allocations[preemption.allocation], snapshot.allocations[preemption.for_allocation]
@@ -164,7 +164,7 @@ def check_protection(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 
 def check_shares(snapshot: PoolSnapshot, plan: Plan) -> None:
-    """After the exchange nobody who had to leave has less, for its weight and with its past, than the one it left for."""
+    """After the exchange no victim has less, for its weight and with its history, than the allocation that preempted it."""
     if snapshot.shares is None:
         return
     held, given = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
@@ -217,13 +217,13 @@ def check_preemptions(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 
 def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
-    """Nothing that starts takes what is held for another."""
+    """No placement uses slots that are held for another allocation."""
     pool = Pool(snapshot, plan)
     promised = (HoldKind.VACATING, HoldKind.PREEMPTING, HoldKind.MACHINES)
     for hold in plan.holds:
         for agent, slots in hold.agents:
             if agent not in pool.usable:
-                continue  # its link is down: nothing starts there before it is back
+                continue  # Its link is down: nothing starts there before it reconnects.
             if hold.kind in promised:
                 assert len(pool.usable[agent] - pool.staying[agent]) >= pool.held(agent, soft=False) >= slots
             elif not hold.soft:
@@ -241,7 +241,7 @@ def check_holds(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 
 def yields(snapshot: PoolSnapshot, allocation: Allocation, claimant: Allocation) -> bool:
-    """Where priority decides, and when it has run for long enough."""
+    """With a priority scheduler, and after `min_runtime`."""
     if not allocation.preemptible:
         return False
     if allocation.job_id == claimant.job_id:
@@ -258,8 +258,8 @@ def yields(snapshot: PoolSnapshot, allocation: Allocation, claimant: Allocation)
 
 
 def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:
-    """What can be preempted again may run on reserved room where the pool preempts, unless nobody but those who have not run for
-    `min_runtime` is in the way: each that began there would be spared again. Who may make nobody leave yet is held up by more."""
+    """In a pool with preemption, preemptible work may run on reserved slots, unless only allocations within `min_runtime` block the
+    reservation: each new one there would be protected again. An allocation that may not preempt yet is delayed longer."""
     pool, policy = Pool(snapshot, plan), snapshot.policy
     reserved: list[Hold] = []
     for hold in plan.holds:
@@ -285,7 +285,7 @@ def check_softness(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 
 def check_hold_sizes(snapshot: PoolSnapshot, plan: Plan) -> None:
-    """A hold keeps what its claim needs and nothing beside it, and a reservation is the one of its priority, or of the pool."""
+    """A hold contains the slots of its claim and no others. There is one reservation per priority, or one per pool."""
     for hold in plan.holds:
         allocation = snapshot.allocations[hold.allocation]
         sizes = {agent: len(snapshot.agents[agent].usable_slots) for agent, _ in hold.agents}
@@ -309,8 +309,8 @@ def check_hold_sizes(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 
 def within_cap(snapshot: PoolSnapshot, plan: Plan, allocation: Allocation) -> bool:
-    """Its job's cap leaves room for it beside what the job holds, starts and was promised, which is at most: all its others that
-    something is held for or machines are asked for."""
+    """The job's `max_slots` covers the allocation together with the job's running, starting and held slots, and with those of its
+    other allocations for which machines are requested."""
     job = snapshot.jobs.get(allocation.job_id)
     if job is None or job.max_slots is None:
         return True
@@ -322,7 +322,7 @@ def within_cap(snapshot: PoolSnapshot, plan: Plan, allocation: Allocation) -> bo
 
 
 def check_waits_for_somebody(snapshot: PoolSnapshot, plan: Plan) -> None:
-    """Who waits until others have left their agents waits for somebody on slots of these agents that take work."""
+    """An allocation that waits for victims waits for a victim on enabled slots of its agents."""
     pool = Pool(snapshot, plan)
     for hold in plan.holds:
         if hold.kind is not HoldKind.MACHINES and all(agent in pool.usable for agent, _ in hold.agents):
@@ -339,7 +339,7 @@ def check_work_conservation(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 
 def check_nothing_twice(plan: Plan) -> None:
-    """Each allocation is in a plan for one thing, and once."""
+    """Each allocation is in a plan at most once."""
     waiting = Counter([*(p.allocation for p in plan.place), *(h.allocation for h in plan.holds)])
     for named in (waiting, Counter(p.allocation for p in plan.preempt), Counter(g.token for g in plan.demand.gangs)):
         assert not [each for each, times in named.items() if times > 1], "what a plan does, it does once"
@@ -360,7 +360,7 @@ def check_all(snapshot: PoolSnapshot, plan: Plan) -> None:
 
 
 def returned(allocation: Allocation) -> Allocation:
-    """The next attempt of the same task, as it is asked for after a preemption."""
+    """The next attempt of the same task, as requested after a preemption."""
     task, _, number = allocation.id.rpartition(".")
     fresh = waiting(task, allocation.job_id, allocation.slots_needed, single_node=allocation.single_node)
     return replace(

@@ -1,4 +1,4 @@
-"""Builders of pools for tests of the scheduler: agents, jobs and allocations in a line each."""
+"""Builders of pools for tests of the scheduler: agents, jobs and allocations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def elastic(slots: int = 8, max_instances: int = 5) -> PoolScaling:
 def an_agent(
     name: str, slots: int = 8, *, off: tuple[int, ...] = (), instance: str | None = None, **changes: Any
 ) -> Agent:
-    """`off` are the numbers of disabled slots."""
+    """`off` contains the numbers of disabled slots."""
     devices = (Device(index=i, kind=SlotKind.CPU, brand="", uuid=f"{name}-{i}") for i in range(slots))
     agent = Agent(
         id=AgentId(name),
@@ -57,7 +57,7 @@ def an_agent(
 
 
 def closed(agent: Agent, *indices: int, draining: bool = True) -> Agent:
-    """The agent with these slots taking no more work: drained, or disabled."""
+    """The agent with these slots drained or disabled."""
     part = {"draining": True} if draining else {"enabled": False}
     slots = tuple(replace(slot, **part) if slot.index in indices else slot for slot in agent.slots)
     return replace(agent, slots=slots)
@@ -95,7 +95,7 @@ def waiting(name: str, job: str, slots: int = 1, *, second: float = 0.0, **chang
 
 
 def on(allocation: Allocation, places: Mapping[str, tuple[int, ...]], *, second: float = 0.0) -> Allocation:
-    """The allocation running on these slots of these agents."""
+    """The allocation, running on these slots of these agents."""
     containers = tuple(
         Container(
             id=ContainerId(f"{allocation.id}/{rank}"),
@@ -112,13 +112,13 @@ def on(allocation: Allocation, places: Mapping[str, tuple[int, ...]], *, second:
 
 
 def leaving(allocation: Allocation, *, reason: str = "preempted") -> Allocation:
-    """Asked to make room for another."""
+    """The allocation, preempted for another one."""
     request = PreemptRequest(reason=reason, requested_at=NOW, deadline=NOW + timedelta(hours=1), for_another=True)
     return replace(allocation, preempt=request)
 
 
 def gone(allocation: Allocation) -> Allocation:
-    """Everything of it has ended."""
+    """The allocation after its end."""
     containers = tuple(replace(c, state=ContainerState.TERMINATED, exit=Exit(code=0)) for c in allocation.containers)
     return replace(allocation, containers=containers, state=AllocationState.TERMINATED)
 
@@ -154,12 +154,12 @@ def starts(plan: Plan) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def evicts(plan: Plan) -> dict[str, str]:
-    """Victim -> for whom, as tasks."""
+    """Victim -> beneficiary, as tasks."""
     return {p.allocation.removesuffix(".1"): p.for_allocation.removesuffix(".1") for p in plan.preempt}
 
 
 def at_rest(snapshot: PoolSnapshot) -> PoolSnapshot:
-    """Plans carried out until nothing changes; who must leave has left at once and asks again."""
+    """Applies plans until nothing changes. Victims end at once and are requested again."""
     for number in range(100):
         plan = schedule(snapshot)
         if not plan.place and not plan.preempt:

@@ -1,12 +1,12 @@
-"""A private PostgreSQL server: own directory, own port, the settings that the distribution ships.
+"""A private PostgreSQL server with its own directory and port, and with the distribution's settings.
 
     with postgres_server() as server:
         url = server.url(server.new_database())
-        server.kill()   # as a power cut would: every process, at once
-        server.start()  # crash recovery included
+        server.kill()   # like a power failure: every process at once
+        server.start()  # includes crash recovery
 
-Commits are as durable as in production (`fsync` is on). As root the server runs as the user `postgres`, for PostgreSQL
-refuses to run as root.
+Commits are durable as in production (`fsync` is on). Under root the server runs as the user `postgres`, because PostgreSQL refuses
+to run as root.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ import psutil
 
 USER = "resolute"
 PASSWORD = "a p@ss/word"
-"""With characters that a URL has to escape."""
+"""A password with characters that a URL must escape."""
 
 SYSTEM_USER = "postgres"
 READY_S = 60.0
 
 
 def find_programs() -> Path | None:
-    """The directory of the newest server that is installed; Debian does not put it on the PATH."""
+    """The directory of the newest installed server, which Debian does not add to the PATH."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
@@ -48,7 +48,7 @@ class PostgresServer:
     """One server on `127.0.0.1:port`; its user is a superuser with a password."""
 
     def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None) -> None:
-        """`directory` must be empty or missing; `settings` are the server's own (`max_connections`, ...)."""
+        """`directory` must be empty or missing; `settings` are those of the server (`max_connections`, ...)."""
         programs = find_programs()
         if programs is None:
             raise FileNotFoundError("no PostgreSQL server is installed: apt-get install postgresql")
@@ -56,7 +56,7 @@ class PostgresServer:
         self.user = USER
         self.password = PASSWORD
         self.templates: dict[str, str] = {}
-        """Databases that tests have prepared to be copied, by what is in them."""
+        """Template databases of tests, by content."""
         self._programs = programs
         self._directory = directory
         self._data = directory / "data"
@@ -90,13 +90,13 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Of the server's first process; 0 while there is none."""
+        """Pid of the server's first process; 0 if there is none."""
         return self._process.pid if self._process is not None else 0
 
-    # -- life and death ----------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Returns when it takes connections; after a kill that is when it has recovered."""
+        """Starts the server, and returns when it accepts connections, after a kill when it has recovered."""
         settings = {
             "port": str(self.port),
             "listen_addresses": self.host,
@@ -108,7 +108,7 @@ class PostgresServer:
         self._launch(words)
         while not self.accepts_connections():
             if self._process is not None and self._process.poll() is not None:
-                # One that died a moment ago may still be on its way out, and hold the port or the memory.
+                # A server that was just killed may still hold the port or the shared memory.
                 if time.monotonic() > end:
                     raise AssertionError(f"PostgreSQL does not start: {self.log()[-3000:]}")
                 time.sleep(0.2)
@@ -133,7 +133,7 @@ class PostgresServer:
         return subprocess.run(ready, check=False).returncode == 0
 
     def stop(self) -> None:
-        """In order: connections are ended, everything is written. Again is a no-op."""
+        """Stops the server cleanly: it closes connections and writes everything. A repeated call does nothing."""
         self._end(signal.SIGINT)
 
     def restart(self) -> None:
@@ -141,24 +141,24 @@ class PostgresServer:
         self.start()
 
     def kill(self) -> None:
-        """Every process with -9 at once: what is not on the disk is lost. Again is a no-op."""
+        """Kills every process with SIGKILL: data that is not on the disk is lost. A repeated call does nothing."""
         if self._process is None:
             return
         processes: list[psutil.Process] = []
         with suppress(psutil.NoSuchProcess):
             server = psutil.Process(self._process.pid)
-            server.suspend()  # so that it starts nothing while its children are counted
+            server.suspend()  # So that it starts no process meanwhile.
             processes = [*server.children(recursive=True), server]
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait(READY_S)
         self._process = None
-        while not all(map(_ended, processes)):  # a living one would hold the data's shared memory
+        while not all(map(_ended, processes)):  # A live process would hold the shared memory of the data.
             time.sleep(0.005)
 
     def pause(self) -> None:
-        """Connections stay open and nothing answers: a machine that hangs, a network that swallows packets."""
+        """Freezes the server: connections stay open without answers, as with a hanging machine or a network that drops packets."""
         for process in self._processes():
             with suppress(psutil.NoSuchProcess):
                 process.suspend()
@@ -186,13 +186,13 @@ class PostgresServer:
     # -- databases ---------------------------------------------------------------------------------------------
 
     def new_database(self, template: str = "template1") -> str:
-        """Its name; some 30 ms. `template` is a database that nobody is connected to."""
+        """Creates a database in about 30 ms, and returns its name. `template` is a database without connections."""
         name = f"resolute_{next(self._numbers)}"
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
     def execute(self, statement: str, database: str = "postgres") -> str:
-        """As `psql` does, outside a transaction; what it printed, unaligned."""
+        """Runs SQL with `psql`, outside a transaction. Returns its unaligned output."""
         return self._run(
             "psql",
             "--no-psqlrc",
@@ -208,7 +208,7 @@ class PostgresServer:
         )
 
     def url(self, database: str) -> str:
-        """With the password, as the store takes it."""
+        """The URL with the password, in the format of the store."""
         return f"postgresql://{self.user}:{quote(self.password, safe='')}@{self.host}:{self.port}/{database}"
 
     def db_config(self, database: str) -> dict[str, object]:
@@ -256,7 +256,7 @@ def _a_free_port() -> int:
 def postgres_server(
     *, settings: Mapping[str, str] | None = None, parent: str | None = None
 ) -> Iterator[PostgresServer]:
-    """A started server in a directory of its own, which is removed with it; under `parent`, or where temporary files are."""
+    """A started server in a new directory below `parent` or the directory for temporary files; both are removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="resolute-postgres-", dir=parent) as directory:
         server = PostgresServer(Path(directory), settings=settings)
         try:

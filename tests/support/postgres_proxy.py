@@ -1,4 +1,4 @@
-"""A relay before a server which loses what passes, as networks do."""
+"""A proxy before a server that can lose data, like a network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LossyRelay:
         self._connections: set[asyncio.Task[None]] = set()
         self._lose_answers = False
         self.lost = 0
-        """Answers that were swallowed, each with its connection."""
+        """Number of lost responses, each with its connection."""
 
     async def __aenter__(self) -> LossyRelay:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -30,7 +30,7 @@ class LossyRelay:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def lose_next_answer(self) -> None:
-        """What the server says next to anybody is swallowed, and that connection cut: the request has reached it."""
+        """Drops the server's next response to any client and cuts that connection. The server has received the request."""
         self._lose_answers = True
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Builders for provisioning tests: a pool, machines in every standing, gangs, and launch requests."""
+"""Builders for provisioning tests: a pool, machines in every state, gangs, and launch requests."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def joined(
     occupants: tuple[str, ...] = (),
     offer: str = "small",
 ) -> InstanceView:
-    """A machine whose agent has joined; `notice_s` is how far away its announced end is. `closed` of those used take no more work
-    and are none of `slots`."""
+    """A machine with a joined agent; `notice_s` is the time to its announced end. `closed` used slots are disabled and not part of
+    `slots`."""
     notice = None
     if notice_s is not None:
         notice = InstanceNotice(kind=NoticeKind.INTERRUPTION, deadline=after(notice_s))

@@ -1,4 +1,4 @@
-"""A ledger in memory that keeps rows as a master would: recorded before the call, finished by a refusal or the end."""
+"""A ledger in memory with the rows of a master: recorded before the call, finished by a refusal or the end."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from resolute_provisioner.reconcile import (
 
 
 class MemoryLedger:
-    """Survives its reconciler: a restart is a second reconciler on the same ledger."""
+    """The ledger outlives its reconciler: a restart is a second reconciler on the same ledger."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.rows: dict[str, InstanceIntent] = {}
         self.finished: dict[str, str] = {}
-        """Why each finished row is finished, by instance id."""
+        """Reason of each finished row, by instance id."""
         self.refusals: list[tuple[str, RefusalKind]] = []
         self.strays: list[str] = []
         self.troubles: list[CloudTrouble] = []
@@ -47,7 +47,7 @@ class MemoryLedger:
     async def report(self, report: CloudReport) -> None:
         match report:
             case InstanceLaunched():
-                # As a master does: a launch may be answered with a machine that has ended, and its end is for the list to say.
+                # As a master does: a launch may return an ended machine; the list reports its end.
                 living = min(report.observed, Observed.STOPPING, key=lambda state: state.order)
                 self._update(report.instance_id, report.provider_id, living, report.paid_from)
             case LaunchRefused():

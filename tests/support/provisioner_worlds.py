@@ -1,4 +1,4 @@
-"""A loop that jumps over waiting, and both clouds behind one handle for the conformance suite."""
+"""An event loop with virtual time, and both clouds behind one interface for the conformance suite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting for the next timer, moves the loop's time there."""
+    """Advances the loop's time to the next timer instead of waiting."""
 
     elapsed_s = 0.0
 
@@ -47,7 +47,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(work: Callable[[Clock], Coroutine[Any, Any, Result]]) -> Result:
-    """Run `work(clock)` to its end on a loop that never really waits."""
+    """Runs `work(clock)` to its end under virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         clock = LoopClock(NOW, runner.get_loop())
         return runner.run(work(clock))
@@ -73,7 +73,7 @@ class FakeWorld:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, what: str, within_s: float = 60.0) -> None:
-    """Wait for something that is bound to happen; the bound is generous and only ends a broken run."""
+    """Waits for an expected event. The generous time limit only ends a broken run."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + within_s
     while not await condition():
@@ -96,5 +96,5 @@ def every(after_s: float, *, instance: int = 1, notice_s: float | None = None) -
 
 
 def run_now(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run one call of a port from a test without a loop."""
+    """Runs one call of a port from a test without a loop."""
     return asyncio.run(work)

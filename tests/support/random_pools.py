@@ -1,4 +1,4 @@
-"""Random pools with a past, for the properties of the scheduler."""
+"""Random pools with a history, for the properties of the scheduler."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def policies(draw: st.DrawFn) -> PoolPolicy:
         preemption=scheduler is SchedulerKind.PRIORITY and draw(st.booleans()),
         fitting=draw(st.sampled_from(Fitting)),
         heterogeneous_fits=draw(st.booleans()),
-        # What runs has begun at most an hour ago, and what waits has come then.
+        # Running work has started, and pending work was submitted, at most an hour ago.
         min_runtime_s=draw(st.sampled_from([0.0, 0.0, 0.0, 600.0, 7200.0])),
         preemption_grace_s=draw(st.sampled_from([0.0, 0.0, 0.0, 600.0, 7200.0])),
         max_aux_containers_per_agent=MAX_AUX,
@@ -77,7 +77,7 @@ def some_agents(draw: st.DrawFn) -> tuple[Agent, ...]:
 
 @st.composite
 def some_slots_closed(draw: st.DrawFn, agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
-    """Slots that take no more work, whatever still runs on them."""
+    """Disabled slots, used or not."""
     return tuple(
         closed(agent, *draw(st.sampled_from([(), (), (), (0,), (len(agent.slots) - 1,)])), draining=draw(st.booleans()))
         for agent in agents
@@ -102,10 +102,10 @@ def some_jobs(draw: st.DrawFn) -> tuple[Job, ...]:
 
 @st.composite
 def crowded_worlds(draw: st.DrawFn) -> World:
-    """A pool divided by workspaces and users, where one user with several jobs holds nearly all: gangs of others come, which
-    fit nowhere, and more of his own, which differs in nothing but the job and its weight.
+    """A pool shared by workspaces and users, in which one user with several jobs holds nearly all slots. Gangs of other users
+    arrive that fit nowhere, and more work of the same user that differs in job and weight only.
 
-    More than half of the plans make somebody leave."""
+    More than half of the plans preempt."""
     sizes, weights = st.sampled_from([3, 4, 4]), st.sampled_from([1.0, 1.0, 2.0, 0.5])
     agents = tuple(
         an_agent(f"a{number}", size) for number, size in enumerate(draw(st.lists(sizes, min_size=2, max_size=5)))
@@ -144,7 +144,7 @@ def crowded_worlds(draw: st.DrawFn) -> World:
 
 @st.composite
 def drained_worlds(draw: st.DrawFn) -> World:
-    """Agents of which one slot takes no more work and is still used, and gangs that want all the others of several agents."""
+    """Agents with one disabled but used slot, and gangs that request all other slots of several agents."""
     size = draw(st.integers(1, 3))
     agents = tuple(closed(an_agent(f"a{number}", size + 1), size) for number in range(draw(st.integers(2, 4))))
     jobs = draw(some_jobs())
@@ -185,7 +185,7 @@ def some_allocations(draw: st.DrawFn, prefix: str, jobs: int, slots: list[int], 
 
 @st.composite
 def supplies(draw: st.DrawFn, policy: PoolPolicy, unused: list[InstanceId], waiting: list[AllocationId]) -> Supply:
-    """`unused` are machines that run nothing; `waiting` is what machines may have been launched for."""
+    """`unused` contains machines without work; `waiting` contains work for which machines may have been launched."""
     if policy.scaling is None:
         return Supply()
     gangs = st.lists(st.sampled_from(waiting), max_size=3, unique=True) if waiting else st.just([])
@@ -202,7 +202,7 @@ def supplies(draw: st.DrawFn, policy: PoolPolicy, unused: list[InstanceId], wait
 
 @st.composite
 def some_usage(draw: st.DrawFn) -> tuple[Usage, ...]:
-    """What the users of `some_jobs` are charged for their past, where the pool remembers one."""
+    """Charges of the users of `some_jobs` for past usage, if the pool has a memory."""
     charges = draw(st.dictionaries(st.tuples(st.integers(1, 2), st.integers(1, 3)), st.integers(1, 80), max_size=4))
     return tuple(
         replace(Usage.none_yet(POOL, workspace, UserId(owner), now=NOW), charged=grains * GRAIN)
@@ -212,7 +212,7 @@ def some_usage(draw: st.DrawFn) -> tuple[Usage, ...]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """A pool with a past: some work was placed, some of it is leaving or gone, and new work has come."""
+    """A pool with a history: some work was placed, some of it is preempted or has ended, and new work was submitted."""
     policy, agents, jobs = draw(policies()), draw(some_agents()), draw(some_jobs())
     past = World(policy, agents, jobs, draw(some_allocations("old", 4, [1, 1, 2, 4, 0, 8], 16)), Supply()).snapshot()
     past = applied(past, schedule(past))
@@ -226,7 +226,7 @@ def worlds(draw: st.DrawFn) -> World:
     allocations += draw(some_allocations("new", 6, [1, 2, 3, 4, 6, 8, 12, 0], 8))
     used = {container.agent for allocation in allocations for container in allocation.containers}
     unused = [agent.instance_id for agent in agents if agent.id not in used and agent.instance_id is not None]
-    # Priorities may have changed since, so that what runs is not always the most important.
+    # Priorities may have changed since, so that running work is not always the most important.
     return World(
         policy,
         draw(some_slots_closed(agents)),

@@ -1,4 +1,4 @@
-"""Directories of tests that other users of the machine may enter: pytest's own are closed to them."""
+"""Test directories that other users of the machine may enter, unlike those of pytest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def open_to_everybody(directory: Path) -> None:
-    """Everybody may enter the directory and those above it, below `/tmp`.
+    """Allows all users to enter the directory and its parents below `/tmp`.
 
     They stay open: the tests of other processes are below the same directories.
     """

@@ -14,7 +14,7 @@ from typing import Any
 class Endpoint:
     """One call of the contract; `tier` A, B or C. `operation` is empty for plain routes outside `/api/v1`.
 
-    `called`: some part of the released client makes it.
+    `called` is true if a part of the released client makes the call.
     """
 
     tier: str
@@ -37,7 +37,7 @@ class Contract:
     enums: Mapping[str, tuple[str, ...]]
     endpoints: tuple[Endpoint, ...]
     uncalled: tuple[tuple[str, str], ...]
-    """Method and path of the calls that no released command makes, but bindings and scripts do."""
+    """Method and path of calls that bindings and scripts make, but no released command."""
 
 
 @cache

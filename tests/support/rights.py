@@ -1,4 +1,4 @@
-"""A cluster with work in it, and every call of the API made as every caller of the table of `resolute_master.api.rights`."""
+"""A cluster with work, and every call of the API by every caller in the table of `resolute_master.api.rights`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Scene:
     workspace: int
     project: int
     callers: Mapping[Role, dict[str, str]]
-    """How each shows who it is: `token` or `task` of `World.send`."""
+    """Credential of each caller: `token` or `task` of `World.send`."""
 
     async def status(self, row: Row, role: Role) -> int:
-        """Of the call of a row, made by one caller."""
+        """Response to the call of a row by one caller."""
         key = f"{row.call}, {row.when}" if row.when else row.call
         method, path = row.method, self._path(row, role)
         options: dict[str, Any] = {"token": "", **self.callers[role]}
@@ -57,7 +57,7 @@ class Scene:
         return re.sub(r"\{(\w+)\}", lambda match: parts[match[1]], row.path)
 
     def _parts(self, role: Role) -> dict[str, str]:
-        """What stands in paths; a name that is not here fails the test of its route."""
+        """Values of path parameters. A missing parameter fails the test of its route."""
         ada = next(user for user in self.world.users() if user.username == "ada")
         numbers = {
             "experimentId": self.trial.experiment_id,
@@ -89,7 +89,7 @@ class Scene:
         }
 
     def _bodies(self, role: Role) -> Mapping[str, Any]:
-        """Of the calls whose body names what they are about, or that decide something by it."""
+        """Bodies of calls that reference an object in the body, or whose permission depends on it."""
         trial, experiment, job = self.trial.id, self.trial.experiment_id, self.trial.job_id
         report = {"uuid": UUID, "allocationId": self.allocation.id, "metadata": {"steps_completed": 1}, "resources": {}}
         account = {"agentUid": 1001, "agentUser": "ada", "agentGid": 1001, "agentGroup": "ada"}
@@ -192,7 +192,7 @@ async def a_scene(storage: Path, **settings: Any) -> AsyncIterator[Scene]:
 
 
 async def _ada_s_things(world: World, allocation: Allocation, own: str) -> None:
-    """A checkpoint, a template, and an experiment that runs elsewhere."""
+    """A checkpoint, a template, and an unmanaged experiment."""
     report = {"uuid": UUID, "allocationId": allocation.id, "metadata": {"steps_completed": 1}, "resources": {"a": "1"}}
     await world.post("/api/v1/checkpoints", report, task=own, token="")
     await world.post("/api/v1/templates/ada-s", {"config": {}, "workspaceId": 1})

@@ -1,4 +1,4 @@
-"""A search under way without a cluster: written down and read back before every event, as after a crash."""
+"""A running search without a cluster, which is stored and reloaded before every event, as after a crash."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPACE: Mapping[str, Any] = {
 
 
 class SearchRun:
-    """`reload` false keeps what is in memory: faster, for long searches."""
+    """With `reload` false the state stays in memory, which is faster for long searches."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class SearchRun:
         return self.method.progress(self.search, self.records)
 
     def state(self) -> bytes:
-        """All that is stored of it."""
+        """Its stored state."""
         rows = (self.records.rows[key] for key in sorted(self.records.rows))
         return b"\n".join([encode_entity(self.search), *map(encode_entity, rows)])
 
     def _restart(self) -> None:
-        """As a new process finds it."""
+        """Reloads it like a new process."""
         records = MemoryRecords(self.search.id)
         for row in self.records.rows.values():
             again = decode_entity(KIND_OF[SearchTrial], encode_entity(row))
@@ -116,7 +116,7 @@ class SearchRun:
         return self.tell(event)
 
     def complete(self, request_id: str, metric: float) -> tuple[SearchAction, ...]:
-        """The trial has trained until the length that it was given."""
+        """The trial has trained to its length."""
         length = self.row(request_id).length
         assert length is not None
         return self.tell(OperationCompleted(request_id=request_id, length=length, metric=metric))

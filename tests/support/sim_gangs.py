@@ -1,4 +1,4 @@
-"""One elastic pool with two offers of one slot, and one experiment that needs so many slots."""
+"""One elastic pool with two offers of one slot, and one experiment with a given number of slots."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bugs put into the production code on purpose, to see whether the checkers notice.
+"""Deliberate bugs in the production code, which the checkers must detect.
 
-Each replaces one function object for the length of a test; nothing else is changed.
+Each mutation replaces one function object during a test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """`caught_by` are the rules that may notice it first; `weather` provokes it when ordinary worlds hardly do."""
+    """`caught_by` contains the rules that may detect it first; `weather` provokes it if ordinary worlds rarely do."""
 
     name: str
     apply: Callable[[Patch], None]
@@ -49,12 +49,12 @@ class Mutation:
     weather: Weather | None = None
     seeds: int = field(default=25)
     first: int = 0
-    """The seed that is tried first: its world noticed the mutation when it was last looked for."""
+    """The first seed, which detected the mutation in the last search."""
     deadlines: bool = False
-    """It shows in worlds whose work has deadlines that can be kept."""
+    """It needs worlds with feasible deadlines."""
 
 
-# -- those that the architecture names ---------------------------------------------------------------------------------
+# -- mutations of the architecture -------------------------------------------------------------------------------------
 
 
 def forget_used_slots(patch: Patch) -> None:
@@ -63,7 +63,7 @@ def forget_used_slots(patch: Patch) -> None:
 
 
 def requeue_without_stopping(patch: Patch) -> None:
-    """An agent that is out of contact counts as lost at once, although its tasks go on until their lease ends."""
+    """An agent without contact counts as lost at once, although its tasks run until their lease expires."""
     deadline = deadlines.deadline
 
     def at_once(entity: Any, pools: Any) -> datetime | None:
@@ -78,7 +78,7 @@ def never_terminate_idle_machines(patch: Patch) -> None:
 
 
 def ignore_starting_machines(patch: Patch) -> None:
-    """They count against the maximum, and for nothing else: no bound is broken, only money is wasted."""
+    """Starting machines count towards the maximum only: no limit is violated, but money is wasted."""
     judge = plan.judge
 
     def blind(pool: PoolScaling, instances: Iterable[InstanceView], now: datetime) -> Fleet:
@@ -96,7 +96,7 @@ def keep_agents_of_gone_machines(patch: Patch) -> None:
     patch.setattr(instances, "_gone", gone)
 
 
-# -- five more ---------------------------------------------------------------------------------------------------------
+# -- further mutations -------------------------------------------------------------------------------------------------
 
 
 def drop_an_outbox_row(patch: Patch) -> None:
@@ -152,12 +152,12 @@ def leak_a_gang_member(patch: Patch) -> None:
 
 
 def pay_from_when_it_is_heard_of(patch: Patch) -> None:
-    """What a machine cost before the cloud's word came is forgotten."""
+    """The cost of a machine before the cloud's confirmation is lost."""
     patch.setattr(spending, "_billed", lambda instance, since, now: 0.0)
 
 
 def count_half_of_what_work_costs(patch: Patch) -> None:
-    """The books of experiments and workspaces are whole in themselves; they only tell too little."""
+    """The accounts of experiments and workspaces are consistent, but too low."""
     rate = spending._rate
 
     def half(allocation: Allocation) -> Rate:
@@ -168,7 +168,7 @@ def count_half_of_what_work_costs(patch: Patch) -> None:
 
 
 def forget_machines_that_were_never_seen_running(patch: Patch) -> None:
-    """Row and account agree that one which came and went between two looks has cost nothing."""
+    """Row and account agree that a machine between two lists has cost nothing."""
     observed = instances.observed
 
     def forgetful(step: Step, command: RecordObservation) -> None:
@@ -224,12 +224,12 @@ def accept_reports_of_older_runs(patch: Patch) -> None:
 
 
 def wait_for_spot_for_ever(patch: Patch) -> None:
-    """However near the deadline is."""
+    """Regardless of the deadline."""
     patch.setattr(deadline, "while_waiting", lambda work, now: Course(markets=SPOT, reason="spot alone"))
 
 
 def keep_one_machine_too_many(patch: Patch) -> None:
-    """In pools that keep some."""
+    """Applies to pools with `min_instances`."""
     idle_ones = plan.idle_ones
 
     def one_less(pool: PoolScaling, spare: Any, warm: int, *rest: Any) -> Any:
@@ -244,12 +244,12 @@ CRASHES = replace(
     gaps={Fault.CRASH_AGENT: 15.0, Fault.USER: 60.0},
     commit_s=(0.5, 4.0),
 )
-"""Agents come back while the words of their last process still wait for a slow store."""
+"""Agents reconnect while the messages of their last process still wait for a slow store."""
 
 LOST_REPLIES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, lost_reply_rate=0.5))
 
 BRIEF_MACHINES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, losses_per_hour=400.0, noticed_share=0.0))
-"""Many are gone before a list has shown them."""
+"""Many machines end before a list contains them."""
 
 LATE_WORDS = replace(CALM, turbulence_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)
 
@@ -265,7 +265,7 @@ NO_SPOT = replace(
         },
     ),
 )
-"""There is none while it lasts; machines on demand are never refused."""
+"""Spot has no capacity for a while; on-demand requests are never refused."""
 
 MUTATIONS = (
     Mutation(

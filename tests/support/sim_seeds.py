@@ -1,4 +1,4 @@
-"""How many worlds a test run lives through."""
+"""Number of worlds in a test run."""
 
 from __future__ import annotations
 

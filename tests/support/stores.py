@@ -1,4 +1,4 @@
-"""Builders of stored things, stores to run a test on, and a handle that makes commits fail."""
+"""Builders of stored objects, stores for tests, and a hook that fails commits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ START = datetime(2024, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def moment(seconds: float) -> datetime:
-    """So many seconds after the start of the test's time."""
+    """A time in seconds after the start of the test's time."""
     return START + timedelta(seconds=seconds)
 
 
@@ -58,7 +58,7 @@ def moment(seconds: float) -> datetime:
 
 
 class StoreHome:
-    """A place where a store lives on while it is closed and opened again."""
+    """A persistent place of a store, for closing and reopening."""
 
     async def open(self) -> Store:
         raise NotImplementedError
@@ -96,7 +96,7 @@ async def memory_home(_request: pytest.FixtureRequest) -> StoreHome:
 
 
 async def sqlite_home(request: pytest.FixtureRequest) -> StoreHome:
-    """On a copy of a database that was migrated once: a migration a test would take most of the time."""
+    """A copy of a migrated database: a migration per test would take most of the time."""
     migrated = request.getfixturevalue("tmp_path_factory").getbasetemp() / "migrated.db"
     if not migrated.exists():
         await (await SqlStore.open(f"sqlite:///{migrated}")).close()
@@ -122,7 +122,7 @@ STORES = [
     pytest.param("postgres", marks=pytest.mark.needs("postgres")),
     pytest.param("sqlite"),
 ]
-"""Every implementation that the conformance suite runs on, to parametrise a fixture with."""
+"""Every implementation of the conformance suite, as parameters of a fixture."""
 
 
 async def store_home(request: pytest.FixtureRequest) -> StoreHome:
@@ -134,14 +134,14 @@ async def store_home(request: pytest.FixtureRequest) -> StoreHome:
 
 
 class CommitLost(Exception):
-    """What a scripted commit raises."""
+    """The error of a scripted commit."""
 
 
 @dataclass
 class CommitScript:
-    """Makes commits of a `MemoryStore(hook=...)` fail, by the sequence of the change.
+    """Fails commits of a `MemoryStore(hook=...)` by the sequence of the change.
 
-    `fail_before`: nothing is stored. `fail_after`: stored, but the answer is lost, as when the process is killed there.
+    `fail_before` stores nothing. `fail_after` stores, but loses the response, as if the process was killed there.
     """
 
     fail_before: frozenset[int] = frozenset()

@@ -1,4 +1,4 @@
-"""A store whose rows are counted as they come out."""
+"""A store that counts the returned rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resolute_master.store.base import Store
 
 
 class CountingStore:
-    """Obeys whatever of `Store` is asked of it."""
+    """Implements `Store` by delegation."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

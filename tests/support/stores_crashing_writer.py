@@ -1,9 +1,9 @@
-"""A process that commits numbered changes until it is killed, and says after each one that it is stored.
+"""A process that commits numbered changes until it is killed, and acknowledges each stored change.
 
     python stores_crashing_writer.py <database path>
 
-Change n is made of parts that only belong together: counters, an effect, a decision, log lines and metrics all say n. The
-acknowledgement (the number, a line) is written with one system call after the commit has returned.
+All parts of change n contain n: counters, an effect, a decision, log lines and metrics. The acknowledgement, a line with the
+number, is written with one system call after the commit.
 """
 
 from __future__ import annotations

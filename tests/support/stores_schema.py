@@ -1,4 +1,4 @@
-"""A database as an older version has left it, with rows in it."""
+"""A database of an older version with rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OLDER_VERSIONS = [f"{number:04}" for number in range(1, int(schema.HEAD))]
 
 
 def filled_at(url: str, version: str) -> None:
-    """Makes the tables of that version and stores rows by that version's own statements."""
+    """Creates the tables of that version, and stores rows with that version's statements."""
 
     def work(connection: Connection) -> None:
         config = Config()
@@ -66,7 +66,7 @@ SEARCH = {
     "over": False,
     "generator": [7, 12],
 }
-"""As the row of an experiment held it before version 0009, and its trials: the first has failed."""
+"""A search in the row of an experiment before version 0009, and its trials, of which the first has failed."""
 
 
 def _searched(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def _searched(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def taken_over() -> dict[str, Any]:
-    """What the rows of that search are now."""
+    """The present rows of that search."""
     rows = [
         a_search_trial(7, "a", number=0, open=False, length=9),
         a_search_trial(7, "b", number=1, progress=250_000, length=9),
@@ -96,7 +96,7 @@ def taken_over() -> dict[str, Any]:
 
 
 def _kept_searches() -> tuple[str, ...]:
-    """The same search, as a version since 0009 has stored it."""
+    """The same search in the format since version 0009."""
     found = taken_over()
     (search,) = found["search"]
     return (
@@ -147,11 +147,11 @@ _COLUMNS = (
         for trial in (11, 12, 13)
     ),
 )
-"""Since which version the rows have a column more, and how that was filled."""
+"""Versions that added a column, and the values of the new column."""
 
 
 def first_version_rows() -> dict[str, Any]:
-    """What `migrated_rows` finds after an upgrade of what `filled_at` has stored."""
+    """The expected result of `migrated_rows` after an upgrade of the rows of `filled_at`."""
     return {
         "training": [(1, {"loss": 10}), (2, {"loss": 20})],
         "chunks": {(1, "training"): [(1, 2, 2, 30.0)]},

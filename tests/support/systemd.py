@@ -1,4 +1,4 @@
-"""A real systemd as the first process of namespaces of its own, which runs the unit files of this repository."""
+"""A real systemd as the first process of new namespaces, which runs the unit files of this repository."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Wants={services}
 
 
 def systemd_runs() -> bool:
-    """Whether a systemd can be started here as the first process of its own namespaces."""
+    """Whether systemd can be started as the first process of new namespaces."""
     if os.geteuid() != 0 or not PROGRAM.exists() or shutil.which("unshare") is None:
         return False
     command = [*_unshare(), "sh", "-c", "mount -t cgroup2 cgroup2 /sys/fs/cgroup"]
@@ -45,14 +45,14 @@ def _unshare() -> list[str]:
 
 
 class Systemd:
-    """One booted systemd; its processes are seen from outside."""
+    """One booted systemd; its processes are visible from outside."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process
         self._log = log
 
     def processes(self, module: str) -> list[psutil.Process]:
-        """Those that run `python -m module`, oldest first."""
+        """Processes of `python -m module`, oldest first."""
         found = []
         for process in psutil.Process(self._process.pid).children(recursive=True):
             try:
@@ -63,13 +63,13 @@ class Systemd:
         return sorted(found, key=lambda one: one.create_time())
 
     def log(self) -> str:
-        """What the services said."""
+        """Output of the services."""
         return self._log.read_text(errors="replace")
 
 
 @contextmanager
 def booted(directory: Path, drop_ins: dict[str, str]) -> Iterator[Systemd]:
-    """The unit files of the repository, each with its drop-in: what a test must have otherwise, such as paths."""
+    """The unit files of the repository, each with a drop-in of the test's changes, such as paths."""
     units = directory / "units"
     for service, text in drop_ins.items():
         (units / f"{service}.d").mkdir(parents=True)
@@ -89,12 +89,12 @@ def booted(directory: Path, drop_ins: dict[str, str]) -> Iterator[Systemd]:
     try:
         yield Systemd(process, log)
     finally:
-        process.kill()  # the first process dies with it, and all that are in its namespace
+        process.kill()  # The first process ends with it, and then all processes in its namespace.
         process.wait()
 
 
 def python_service(arguments: str, *, extra: str = "") -> str:
-    """A drop-in that runs this interpreter, which may lie in a home or in /tmp, as do the test's own files."""
+    """A drop-in that runs this interpreter and allows paths in home directories and /tmp, where the tests' files are."""
     return (
         "[Unit]\nDefaultDependencies=no\n[Service]\n"
         f"ExecStart=\nExecStart={sys.executable} -m {arguments}\n"

@@ -1,4 +1,4 @@
-"""Terraform with the AWS provider from a mirror on this machine: tests reach no registry."""
+"""Terraform with the AWS provider from a local mirror, so that tests need no registry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ USUAL_MIRRORS = ("/opt/tf-plugins", "/usr/local/share/terraform/plugins", "~/.te
 
 
 def provider_mirror() -> Path | None:
-    """A directory that `terraform providers mirror` has made; None where there is none."""
+    """A directory of `terraform providers mirror`; None if there is none."""
     named = os.environ.get(VARIABLE)
     candidates = [Path(named)] if named else [Path(each).expanduser() for each in USUAL_MIRRORS]
     return next((each for each in candidates if (each / PROVIDER).is_dir()), None)
@@ -24,7 +24,7 @@ def terraform_runs() -> bool:
 
 
 def terraform_environment(directory: Path) -> Mapping[str, str]:
-    """Variables with which Terraform takes providers from the mirror and from nowhere else."""
+    """Environment variables with which Terraform uses providers from the mirror only."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "terraform.rc"
     settings.write_text(

@@ -13,7 +13,7 @@ from resolute_deploy.shipped import shipped
 
 
 def text(value: Any) -> str:
-    """Without the quotes and braces that python-hcl2 keeps."""
+    """The text without the quotes and braces that python-hcl2 keeps."""
     return str(value).strip('"')
 
 
@@ -25,7 +25,7 @@ def _loaded(file: Path) -> dict[str, Any]:
 
 
 class TerraformFiles:
-    """A file is read when a test asks for it: to read all takes seconds, in each worker that collects tests."""
+    """Reads a file on demand: reading all files takes seconds in each worker that collects tests."""
 
     def __init__(self, cloud: str) -> None:
         self.cloud = cloud

@@ -1,6 +1,6 @@
-"""The messages of Terraform's plugin protocol, version 6, as far as a provider of the tests needs them.
+"""The messages of Terraform's plugin protocol, version 6, that a provider of the tests uses.
 
-Field numbers and types are those that HashiCorp publishes; a message here leaves out the fields that nothing reads.
+Field numbers and types are those of HashiCorp; unused fields are omitted.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ METHODS: Mapping[str, tuple[str, str]] = {
     "ReadDataSource": ("ReadData", "HasReadData"),
     "StopProvider": ("Nothing", "Nothing"),
 }
-"""Names of the messages that each method takes and gives."""
+"""Names of the request and response messages of each method."""
 
 
 def _file() -> descriptor_pb2.FileDescriptorProto:
@@ -124,4 +124,4 @@ def _classes() -> Mapping[str, Any]:
 
 
 CLASSES = _classes()
-"""By the names of `MESSAGES`."""
+"""Message classes by the names of `MESSAGES`."""

@@ -1,7 +1,7 @@
-"""A provider that Terraform itself talks to, made of a published schema: what a module asks for is held against the schema by
-Terraform, and what becomes of it is decided by an account of the tests.
+"""A Terraform provider with a published schema: Terraform validates a module with the schema, and an account of the tests creates
+the resources.
 
-Terraform is told of it by TF_REATTACH_PROVIDERS, so that it fetches nothing. A map on the wire is a list of entries.
+TF_REATTACH_PROVIDERS connects Terraform with it, so that Terraform downloads nothing. A map on the wire is a list of entries.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ PROVIDER_BLOCK = {
 }
 UNKNOWN = msgpack.ExtType(0, b"\x00")
 LIST, SINGLE = 2, 1
-"""How blocks are nested."""
+"""Nesting modes of blocks."""
 
 Values = dict[str, Any]
 
 
 class RefusedResource(Exception):
-    """The account does not make it."""
+    """The account refuses to create a resource."""
 
 
 class Project(Protocol):
-    """Where resources are made."""
+    """An account in which resources are created."""
 
     def create(self, type_: str, values: Values) -> Values:
-        """What the cloud adds to a new resource, `id` among it. Raises `RefusedResource`."""
+        """Attributes that the cloud adds to a new resource, including `id`. Raises `RefusedResource`."""
         ...
 
     def update(self, type_: str, before: Values, values: Values) -> None: ...
@@ -56,11 +56,11 @@ class Project(Protocol):
     def exists(self, type_: str, values: Values) -> bool: ...
 
     def adopt(self, type_: str, id_: str) -> Values:
-        """The attributes of what is there already."""
+        """The attributes of an existing resource."""
         ...
 
     def data(self, type_: str, values: Values) -> Values:
-        """What a data source tells."""
+        """The attributes of a data source."""
         ...
 
 
@@ -156,7 +156,7 @@ def _value(value: Values | None) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """Without what only the cloud can tell."""
+    """The configuration without computed attributes."""
     if isinstance(value, dict):
         return {key: _known(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -165,7 +165,7 @@ def _known(value: Any) -> Any:
 
 
 def _filled(block: Values, values: Values, told: Values, missing: Any) -> Values:
-    """With what the cloud adds: `told` by name, as deep as blocks go; `missing` for all else that was not asked for."""
+    """The configuration with the cloud's attributes: `told` by name at any depth of blocks, `missing` for all other unset ones."""
     found = dict(values)
     for name in block["attributes"]:
         if found.get(name) is None:
@@ -198,7 +198,7 @@ def _block(block: Values) -> Any:
             type=json.dumps(kind).encode(),
             required=how == "required",
             optional=how == "optional",
-            # The provider fills in many of those that may be left out; which, only its code says.
+            # The real provider computes many optional attributes; only its code defines which ones.
             computed=how != "required",
         )
         for name, (kind, how) in block["attributes"].items()
@@ -221,7 +221,7 @@ def _block(block: Values) -> Any:
 
 @contextmanager
 def google_provider(project: Project, directory: Path) -> Iterator[Mapping[str, str]]:
-    """Gives the variables with which Terraform uses it."""
+    """Yields the environment variables with which Terraform uses it."""
     provider = Provider(project)
     server = grpc.server(ThreadPoolExecutor(max_workers=8))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, _handlers(provider)),))

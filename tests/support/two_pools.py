@@ -1,4 +1,4 @@
-"""One pool twice: in a live master's memory, cycle by cycle, and as a virtual pool. Whatever happens is told to both."""
+"""One pool twice: in a live master's memory, cycle by cycle, and as a virtual pool. Both receive every event."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ POOL = PoolName("default")
 SOURCE = "the trace"
 
 ASKED_AGAIN = 6
-"""After a plan that changes something both pools are asked again at the same moment, until so many plans have: a live pool has
-more occasions to decide (reports of containers and of launches) than a virtual one."""
+"""Maximum number of plans at one time. Both pools plan again after a plan with changes, because a live pool plans more often (after
+reports of containers and of launches) than a virtual one."""
 
 
 def changes(plan: PoolPlan) -> bool:
-    """Whether anything is done about it."""
+    """Whether the plan changes anything."""
     return bool(
         plan.starts
         or plan.preempt
@@ -68,22 +68,22 @@ def changes(plan: PoolPlan) -> bool:
 
 @dataclass(slots=True)
 class TwoPools:
-    """`live` and `virtual` are the plans that changed something, in the order in which they were made."""
+    """`live` and `virtual` contain the plans with changes, in order."""
 
     policy: PoolPolicy
     decide: Callable[[Any], PoolPlan] = plan_pool
-    """What decides about the virtual pool."""
+    """The decider of the virtual pool."""
     now: datetime = T0
     live: list[PoolPlan] = field(default_factory=list)
     virtual: list[PoolPlan] = field(default_factory=list)
     memory: Memory = field(init=False)
     pool: VirtualPool = field(init=False)
     _first: dict[AllocationId, Allocation] = field(default_factory=dict)
-    """Each allocation that is open, as it was asked for."""
+    """The request of each open allocation."""
     _asked: list[InstanceId] = field(default_factory=list)
-    """Machines that were launched and not answered, in the order of the launches."""
+    """Launches without a response, in order."""
     _recorded: list[Instance] = field(default_factory=list)
-    """Launches of the live pool that the virtual one has not made yet."""
+    """Launches of the live pool that are missing in the virtual one."""
     _seen: set[InstanceId] = field(default_factory=set)
     _estimates: dict[str, Progress] = field(default_factory=dict)
     _number: int = 0
@@ -94,7 +94,7 @@ class TwoPools:
         self.pool.progress_of = lambda id_: self._estimates.get(self._first[id_].job_id)
         self._both(MasterStarted(version="1"), CreateUser(username="ada", password_hash="hash"))
 
-    # -- what can happen ---------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -126,7 +126,7 @@ class TwoPools:
         (written, *_) = self._live(command)
         (job,) = [each for each in written if isinstance(each, Job)]
         (allocation,) = [each for each in written if isinstance(each, Allocation) and each.job_id == job.id]
-        job = replace(job, ended=False)  # a pool that has given up may have failed it already
+        job = replace(job, ended=False)  # A pool that has given up may have failed it already.
         first = _waiting_again(allocation, allocation.id, self.now, 0)
         self._first[first.id] = first
         if deadline_s is not None:
@@ -135,7 +135,7 @@ class TwoPools:
         self._virtual()
 
     def launched(self, rng: Random) -> None:
-        """The cloud grants one of the machines that it was asked for."""
+        """The cloud grants one of the requested machines."""
         for id_ in self._one(rng, self._asked):
             self._asked.remove(id_)
             self.pool.launched(id_)
@@ -189,7 +189,7 @@ class TwoPools:
             self._both(gone, *others)
 
     def left(self, rng: Random) -> None:
-        """One of those that were asked to leave has saved and ended."""
+        """A preempted run has saved and ended."""
         leaving = [each.id for each in self.pool.snapshot.allocations.values() if each.leaving]
         for id_ in self._one(rng, leaving):
             commands = [AcknowledgePreemption(allocation=id_), *self._ends_of(id_)]
@@ -198,7 +198,7 @@ class TwoPools:
             self._both(*commands)
 
     def finished(self, rng: Random) -> None:
-        """One that runs is done, and with it its job."""
+        """A run completes, and its job with it."""
         running = [each.id for each in self.pool.snapshot.allocations.values() if each.containers and not each.leaving]
         for id_ in self._one(rng, running):
             number = ExperimentId(int(id_.partition(".")[0]))
@@ -214,7 +214,7 @@ class TwoPools:
             self._both(RecordPrices(pool=POOL, source=SOURCE, prices=(word,)))
 
     def later(self, seconds: float) -> None:
-        """Time passes, and each stops where it would decide again."""
+        """Advances time; each pool stops at its next decision."""
         until = self.now + timedelta(seconds=seconds)
         while True:
             wakes = [self.memory.next_wake(), self._virtual_wake()]
@@ -232,14 +232,14 @@ class TwoPools:
         self._virtual()
 
     def _live(self, *commands: Command) -> list[tuple[Entity, ...]]:
-        """Until nothing is due now. What is told to end is gone in the moment of the next decision; what starts runs at once.
-        Answers what each cycle has written."""
+        """Runs cycles until nothing is due. Ordered ends happen before the next decision, and starts are immediate. Returns the
+        decisions of each cycle."""
         batch = list(commands)
         written: list[tuple[Entity, ...]] = []
         begun = len(self.live)
         for _ in range(200):
             before = len(self.live)
-            self.memory.scaled.clear()  # what an engine remembers of its plans is no matter of the rules
+            self.memory.scaled.clear()  # The engine's cache of plans is not part of the rules.
             with _recorded(self.live):
                 self._number += 1
                 outcome = cycle.Cycle(self.memory, now=self.now, entropy=str(self._number)).run(batch)
@@ -274,7 +274,7 @@ class TwoPools:
                 yield from self._ends_beside(instance.id)
 
     def _ends_beside(self, id_: InstanceId) -> list[Command]:
-        """What of the gangs on a machine is elsewhere, and ends with it."""
+        """Parts of the machine's gangs on other machines, which end with it."""
         here = self.memory.state.find(Allocation, "allocations_on_agent", AgentId(id_))
         return [
             self._report(container.agent, container.id, ContainerState.TERMINATED, Exit(code=0))
@@ -315,7 +315,7 @@ class TwoPools:
         return min((at for at in moments if at is not None and at > self.now), default=None)
 
     virtual_revisit: list[datetime] = field(default_factory=list)
-    """When the newest decision is to be looked at again."""
+    """Time of the next decision."""
 
     def _virtual(self) -> None:
         self.pool.now, begun = self.now, len(self.virtual)
@@ -328,7 +328,7 @@ class TwoPools:
             self._apply(plan)
             self.pool.book()
             for id_ in killed:
-                self._cut(id_)  # the report of its end comes after the decision
+                self._cut(id_)  # The report of its end follows the decision.
             again = changes(plan) and len(self.virtual) < begun + ASKED_AGAIN
             if not (killed or again or Decision.of(plan).unfinished):
                 return
@@ -343,7 +343,7 @@ class TwoPools:
             self._over(failing.allocation)
         launched = pool.apply_launches(plan.launches)
         for id_ in launched:
-            live = self._recorded.pop(0)  # both name them alike
+            live = self._recorded.pop(0)  # Both use the same names.
             view = pool.machines.pop(id_)
             pool.machines[live.id] = replace(view, instance_id=live.id, token=live.token, observed=Observed.UNKNOWN)
             self._asked.append(live.id)
@@ -360,13 +360,13 @@ class TwoPools:
                 self._cut(allocation)
 
     def _end(self, ends: Ends) -> tuple[AllocationId, ...]:
-        """Those that are killed."""
+        """The killed runs."""
         for id_ in ends.stopped:
             self._over(id_)
         return ends.killed
 
     def _cut(self, id_: AllocationId) -> None:
-        """The run is over, and another one waits unless its job was stopped."""
+        """Ends the run. Another one is pending unless its job was stopped."""
         before, first = self.pool.snapshot.allocations[id_], self._first[id_]
         if first.job_id in self.pool.stopped:
             self._over(id_)
@@ -389,7 +389,7 @@ class TwoPools:
 
 
 def _waiting_again(allocation: Allocation, id_: AllocationId, now: datetime, evictions: int) -> Allocation:
-    """As it was asked for, whatever has become of it since."""
+    """The original request of an allocation."""
     return replace(
         allocation,
         id=id_,
@@ -410,7 +410,7 @@ def _waiting_again(allocation: Allocation, id_: AllocationId, now: datetime, evi
 
 
 class _recorded:
-    """Within, the plans of live cycles are written down."""
+    """Records the plans of live cycles during the context."""
 
     def __init__(self, plans: list[PoolPlan]) -> None:
         self._plans = plans

@@ -1,4 +1,4 @@
-"""The web interface over real sockets: the API of `support.api` with the pages beside it, and a browser that keeps cookies."""
+"""The web interface over real sockets: the API of `support.api` with the pages, and a browser with cookies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HTML = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 
 
 def with_pages(context: ApiContext) -> web.Application:
-    """The application of a master, complete."""
+    """The complete application of a master."""
     app = build_api(context)
     pages = Interface(context)
 
@@ -34,7 +34,7 @@ def with_pages(context: ApiContext) -> web.Application:
 
 
 class Browser:
-    """A person's session, without scripts: it follows links and sends forms as they stand on the page."""
+    """A user's session without scripts: it follows links and submits forms of the page."""
 
     def __init__(self, world: World, http: ClientSession) -> None:
         self.world = world
@@ -70,7 +70,7 @@ class Browser:
 
 
 class Html:
-    """A page that came: where it lies in the end, its text, and its forms."""
+    """A received page: its final address, its text, and its forms."""
 
     def __init__(self, text: str, path: str, headers: Mapping[str, str]) -> None:
         self.text = text
@@ -81,7 +81,7 @@ class Html:
 
     @property
     def words(self) -> str:
-        """What a person reads."""
+        """The visible text."""
         return re.sub(r"\s+", " ", " ".join(self._reader.words)).strip()
 
     @property
@@ -90,7 +90,7 @@ class Html:
 
     @property
     def elements(self) -> list[tuple[str, dict[str, str | None]]]:
-        """Tags with their attributes, as a browser reads them."""
+        """Tags with their attributes."""
         return self._reader.elements
 
     def form(self, action: str) -> dict[str, str]:
@@ -128,7 +128,7 @@ class _Reader(HTMLParser):
 
 @asynccontextmanager
 async def a_web(storage: Path, **options: Any) -> AsyncIterator[Browser]:
-    """Users as `an_api` has them; nobody has logged in."""
+    """The users of `an_api`, without a login."""
     async with an_api(storage, application=with_pages, **options) as world, a_browser(world) as browser:
         yield browser
 

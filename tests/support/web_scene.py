@@ -1,4 +1,4 @@
-"""Something to look at: experiments with every kind of page, and texts that would run as scripts if any page let them."""
+"""Experiments for every kind of page, and texts that would run as scripts on an unsafe page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NASTY = (
     "' autofocus onfocus='window.owned=1",
     "</textarea></pre><script>window.owned=1</script>",
 )
-"""Each leaves a mark in the window if it is ever anything but text."""
+"""Each sets a variable of the window if a page does not treat it as text."""
 
 MARKDOWN = """# Plan
 [run](javascript:window.owned=1) ![picture](https://elsewhere.example/a.png)
@@ -30,7 +30,7 @@ MARKDOWN = """# Plan
 |:-----|-----:|
 | 0.1  | 0.25 |
 """
-"""Of notes: no link that runs anything, nothing loaded from elsewhere, no style of its own."""
+"""Forbidden in notes: links with scripts, loaded resources, styles."""
 
 CODE = b'"""Train."""\nimport sys\n\nNAME = "</pre><script>window.owned=1</script>"\n\n\ndef main() -> None:\n    print(NAME)\n'
 
@@ -51,18 +51,18 @@ EVERYWHERE = (
     "/det/admin/health",
     "/det/admin/logs",
 )
-"""Pages that there are in an empty cluster too."""
+"""Pages of an empty cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What was made, and every page that shows some of it."""
+    """The created objects, and every page that shows them."""
 
     pages: Sequence[str]
 
 
 async def populate(browser: Browser, *, many: int = 0) -> Scene:
-    """One experiment with a trial that reports, one that searches, one that waits; and `many` more that are paused."""
+    """One experiment with a reporting trial, one search, one pending; and `many` paused ones."""
     world = browser.world
     agent = await world.agent("agent-1", slots=8)
     text = NASTY[0]

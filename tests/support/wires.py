@@ -10,7 +10,7 @@ from resolute_master.agents.session import Closed
 
 
 class Wire:
-    """Both ends of a transport in memory. `stuck` makes the agent take nothing."""
+    """Both ends of a transport in memory. With `stuck` the agent reads nothing."""
 
     def __init__(self) -> None:
         self.to_master: asyncio.Queue[AgentMessage | None] = asyncio.Queue()
