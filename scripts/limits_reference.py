@@ -308,7 +308,7 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_full_inbox_refuses_the_next_command_and_keeps_all_it_took": ("INBOX_LIMIT",),
     },
     "unit/engine/test_garbage.py": {
-        "test_what_is_lost_is_found_as_soon_as_the_process_has_grown_much": (
+        "test_it_holds_in_a_process_of_its_own": (
             "LEAST_GROWTH",
             "ASKED_AFTER",
         ),

@@ -32,6 +32,10 @@ GIVEN = {
 """What their tests say instead of the name: half a gigabyte is not filled for a test, and a header has a name of its own."""
 
 
+CASES_OF = {"unit/engine/test_garbage.py": "support/garbage_cases.py"}
+"""Tests that run the cases of another file in separate processes."""
+
+
 def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("limits_reference", SCRIPT)
     assert spec is not None and spec.loader is not None
@@ -72,6 +76,8 @@ def parts(file: str) -> tuple[dict[str, str], str]:
             tests[node.name] = ast.unparse(node)
         elif not isinstance(node, ast.Import | ast.ImportFrom):
             others.append(ast.unparse(node))
+    if file in CASES_OF:
+        others.append((ROOT / "tests" / CASES_OF[file]).read_text())
     return tests, "\n".join(others)
 
 
