@@ -1,4 +1,4 @@
-"""`det pool advise`: what changes of a pool's settings would save, by its own history, which the master plays."""
+"""`det pool advise`: settings that would save money in a pool, from the master's simulations of its history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resolute_cli.render import duration_text, percent_text
 
 COLUMNS = ("Setting", "Now", "Instead", "Saves/Month", "Of the Cost", "Mean Wait Now", "Mean Wait Then")
 PAUSE_S = 0.2
-"""Between two questions. The master waits some seconds before it answers that it is not ready."""
+"""Pause between two requests. The master holds a request for some seconds before it answers that the advice is not ready."""
 
 
 def advise(cli: Invocation, args: argparse.Namespace) -> None:
@@ -29,11 +29,13 @@ def advise(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _answer(cli: Invocation, pool: str) -> GetPoolAdviceResponse:
-    """When it is there; or why there is none."""
+    """Waits for the advice, or for the reason that there is none."""
     queue = cli.api().queue
     found = queue.advice(pool)
     if found.advice is None and found.computing:
-        cli.render.status(f"The master plays the history of pool {pool} under each change; that can take some minutes.")
+        cli.render.status(
+            f"The master simulates the history of pool {pool} under each change, which can take some minutes."
+        )
     while found.advice is None and found.computing:
         time.sleep(PAUSE_S)
         found = queue.advice(pool)
@@ -76,7 +78,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 ADVISE = Command(
     name="advise",
-    help="say what other settings of an elastic pool would save, by its own history",
+    help="show what other settings of an elastic pool would save, from its own history",
     run=advise,
     arguments=_arguments,
     formats=("json", "csv"),

@@ -176,8 +176,8 @@ def _validate_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=Path,
         metavar="JOBS.csv",
-        help="the past jobs of the pool, as for 'det simulate': by them it is judged what other machine types or settings would "
-        "save; without, pools of one machine type are judged by a sample",
+        help="past jobs of the pool, in the format of 'det simulate', to simulate what other machine types and settings would "
+        "save; without it, a sample of jobs is simulated for pools with one machine type",
     )
 
 

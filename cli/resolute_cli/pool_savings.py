@@ -1,4 +1,4 @@
-"""What other machine types or settings of a pool would save: a part of `det pool validate`."""
+"""Savings of other machine types or settings of a pool, for `det pool validate`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def savings(file: Path, pool: str, jobs: Path | None) -> Advice | None:
 def sentences(found: Advice, jobs: Path | None) -> Iterator[str]:
     by = f"the {found.jobs} jobs of {jobs}" if jobs is not None else f"a sample of {found.jobs} jobs"
     yield (
-        f"By a simulation of {by} it costs {found.cost_a_month:,.0f} $ a month, and jobs wait "
+        f"In a simulation of {by} the pool costs {found.cost_a_month:,.0f} $ a month, and jobs wait "
         f"{duration_text(found.wait_mean_s)} on average."
     )
     for each in found.savings:
@@ -34,6 +34,9 @@ def sentences(found: Advice, jobs: Path | None) -> Iterator[str]:
             f"{duration_text(abs(more_s))} {longer}."
         )
     if not found.savings:
-        yield "No other machine type of its family and no other setting of idle machines or moves saves anything there."
+        yield (
+            "No other machine type of its family, and no other setting of idle machines or moves, saves anything in this "
+            "simulation."
+        )
     if jobs is None:
-        yield "Your own work may differ: give its past with --jobs."
+        yield "Your own jobs may differ: give past ones with --jobs."

@@ -49,7 +49,7 @@ class Advice:
     cost_a_month: float
     wait_mean_s: float
     played: int
-    """Changes; 0: the pool has the better value of every setting that could be tried."""
+    """Number of changes; 0 if the pool has the better value of every setting."""
     savings: tuple[Saving, ...]
 
 

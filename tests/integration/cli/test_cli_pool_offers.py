@@ -372,7 +372,7 @@ async def test_advise_shows_what_other_settings_would_save(tmp_path: Path) -> No
         saves, cost = float(cells[3].replace(",", "")), 3.6 * 24 * 30
         assert 0.8 * cost < saves < cost and cells[4].endswith("%")
         assert "By a simulation of the 40 pieces of work of the last 3.3 days, machines starting in 3m00s" in shown
-        assert "Each change was played alone" in shown and "shorter than a week" in shown
+        assert "Each change was simulated alone" in shown and "shorter than a week" in shown
         told = await det.json("pool", "advise", "default")
         (change,) = told["advice"]["changes"]
         assert f"{change['savesAMonth']:,.2f}" == cells[3]
@@ -400,11 +400,11 @@ async def test_advise_waits_for_an_answer_and_says_why_there_is_none(tmp_path: P
     }
     async with an_api(tmp_path / "one", advices=advised(Twin()), **given) as world:
         shown = await Shell(tmp_path, world)("pool", "advise", "default")
-        assert shown.startswith("The pool has the better value of every setting that could be tried")
+        assert shown.startswith("The pool already has the better value of every setting that was considered")
     given["pools"] = {KEPT: replace(kept, scaling=bare)}
     async with an_api(tmp_path / "bare", advices=advised(Twin()), **given) as world:
         shown = await Shell(tmp_path, world)("pool", "advise", "default")
-        assert shown.startswith("Changes played: 1. None of them saves anything in this pool.\n")
+        assert shown.startswith("Simulated changes: 1. None of them saves anything in this pool.\n")
     async with an_api(tmp_path / "two", advices=advised(Twin())) as world:
         det = Shell(tmp_path, world)
         assert "There is no advice: pool 'default' has no provider" in await det("pool", "advise", "default")

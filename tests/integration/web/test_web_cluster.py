@@ -156,7 +156,7 @@ async def test_a_pool_has_a_page_of_advice_that_is_loaded_again_until_it_is_ther
         link = "/det/resourcepool/default/advice"
         assert link in (await browser.open("/det/resourcepool/default")).links
         page = await browser.open(link)
-        assert "is being played under each change" in page.words and 'http-equiv="refresh"' in page.text
+        assert "is being simulated under each change" in page.words and 'http-equiv="refresh"' in page.text
         twin.open.set()
         await browser.world.get("/api/v1/resource-pools/default/advice")
         page = await browser.open(link)
@@ -164,7 +164,7 @@ async def test_a_pool_has_a_page_of_advice_that_is_loaded_again_until_it_is_ther
         assert "min_instances from 1 to 0" in page.words and "of the cost" in page.words
         assert "40 pieces of work in 3 d 8 h" in page.words
         # The same sentences as those of `det pool advise`.
-        assert "Each change was played alone" in page.words and "shorter than a week" in page.words
+        assert "Each change was simulated alone" in page.words and "shorter than a week" in page.words
 
 
 async def test_a_pool_without_machines_to_buy_has_no_advice(tmp_path: Path) -> None:

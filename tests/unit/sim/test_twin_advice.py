@@ -193,7 +193,7 @@ def test_validate_says_what_other_types_would_save_by_the_past_of_the_pool(
     (tmp_path / "jobs.csv").write_text("job_id,submit_s,duration_s,slots,group\n" + rows)
     assert main(["pool", "validate", str(tmp_path / "pool.yaml"), "--jobs", str(tmp_path / "jobs.csv")]) == 0
     told = capsys.readouterr().out
-    assert "By a simulation of the 20 jobs of" in told
+    assert "In a simulation of the 20 jobs of" in told
     assert main(["pool", "validate", str(tmp_path / "pool.yaml"), "--jobs", str(tmp_path / "jobs.csv"), "--json"]) == 0
     (shown,) = json.loads(capsys.readouterr().out)
     assert shown["pool"] == "old" and shown["savings"]["jobs"] == 20
