@@ -73,6 +73,7 @@ svg text { font: 11px system-ui, sans-serif; fill: currentColor; }
   th:first-child, td:first-child { position: sticky; left: 0; background: Canvas; }
   h1, p { overflow-wrap: anywhere; }
   h1 { font-size: 1.4rem; }
+  td.digest { max-width: 4rem; font-size: 10px; word-break: break-all; }
   svg.plot text { font-size: 16px; }
   svg.timeline text { font-size: 24px; }
 }
@@ -205,19 +206,41 @@ def _trade(marks: Sequence[Mark], line: Sequence[Mark] = ()) -> str:
     """Excess cost against mean wait. A mark that lies far from the others, such as a static fleet, is drawn at the edge with its
     figures, and the scale is that of the others. `line` joins some of them."""
     most_cost, most_wait = _scale([mark.excess for mark in marks]), _scale([mark.wait_s for mark in marks])
-    axes = _Axes(1.15 * most_cost, 1.25 * most_wait, "excess cost, %", "mean wait, s")
+    unit = _unit(most_wait)
+    axes = _Axes(1.15 * most_cost, 1.25 * most_wait / unit.seconds, "excess cost, %", f"mean wait, {unit.name}")
+
+    def place(mark: Mark) -> tuple[float, float]:
+        return axes.at(min(mark.excess, 1.15 * most_cost), min(mark.wait_s, 1.25 * most_wait) / unit.seconds)
+
     drawn = []
     if len(line) > 1:
-        drawn.append(_line(axes, [(mark.excess, mark.wait_s) for mark in line], line[0].colour))
-    at = {mark.name: axes.at(min(mark.excess, 1.15 * most_cost), min(mark.wait_s, 1.25 * most_wait)) for mark in marks}
+        drawn.append(_line(axes, [(mark.excess, mark.wait_s / unit.seconds) for mark in line], line[0].colour))
+    at = {mark.name: place(mark) for mark in marks}
     places = [(x - 5.0, x + 5.0, y + 4.0) for x, y in at.values()]
     for mark in sorted(marks, key=lambda mark: (-at[mark.name][1], mark.name)):
         x, y = at[mark.name]
         beyond = mark.excess > most_cost or mark.wait_s > most_wait
-        words = f"{mark.name}: {mark.excess:,.0f} %, {mark.wait_s:,.0f} s" if beyond else mark.name
+        words = (
+            f"{mark.name}: {mark.excess:,.0f} %, {_tick(mark.wait_s / unit.seconds)} {unit.name}"
+            if beyond
+            else mark.name
+        )
         drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{mark.colour}"/>')
         drawn.append(_label(words, x, y, places))
     return axes.drawn("".join(drawn))
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Of a time axis."""
+
+    seconds: float
+    name: str
+
+
+def _unit(most_s: float) -> Unit:
+    """The unit in which a time has few digits."""
+    return Unit(1.0, "s") if most_s < 1200 else Unit(60.0, "min") if most_s < 4 * 3600 else Unit(3600.0, "h")
 
 
 def _label(words: str, x: float, y: float, places: list[tuple[float, float, float]]) -> str:
@@ -274,11 +297,16 @@ def _frontier(settings: Sequence[Report]) -> list[str]:
 
 def _waits(reports: Sequence[Report]) -> str:
     longest = max(report.figures.wait_p95_s for report in reports) * 1.5
-    axes = _Axes(longest or 1.0, 100.0, "seconds", "% of the jobs")
+    unit = _unit(longest)
+    axes = _Axes(longest / unit.seconds or 1.0, 100.0, unit.name, "% of the jobs")
     lines = []
     for report, colour in zip(reports, _colours(reports), strict=True):
         count = len(report.waits_s)
-        points = [(wait, 100.0 * (rank + 1) / count) for rank, wait in enumerate(report.waits_s) if wait <= longest]
+        points = [
+            (wait / unit.seconds, 100.0 * (rank + 1) / count)
+            for rank, wait in enumerate(report.waits_s)
+            if wait <= longest
+        ]
         lines.append(_line(axes, [(0.0, points[0][1] if points else 0.0), *_thinned(points)], colour))
     return axes.drawn("".join(lines))
 

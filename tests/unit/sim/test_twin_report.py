@@ -224,6 +224,11 @@ def test_labels_of_marks_that_lie_together_do_not_cover_each_other() -> None:
     assert len(heights) == 3 and all(upper - lower > LABEL - 0.1 for upper, lower in pairwise(heights))
 
 
+def test_an_axis_of_days_of_waiting_has_short_labels() -> None:
+    text = _trade([Mark(name="a", excess=4.0, wait_s=100_000.0, colour="#000")])
+    assert "mean wait, h" in text and not re.search(r">[\d,]{6,}<", text)
+
+
 def test_a_static_fleet_does_not_squeeze_the_scale_of_the_others() -> None:
     assert _scale([3.7, 4.1, 29.9, 34.3, 281.3]) == 34.3
     assert _scale([0.0, 0.0]) == 0.0 and _scale([0.0, 77.0, 98.0]) == 98.0
