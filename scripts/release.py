@@ -86,7 +86,9 @@ def compare_with_sdist(wheel: Path, sdist: Path) -> None:
     """A wheel from the sdist has what the wheel has: otherwise a file is missing from the sdist."""
     with tempfile.TemporaryDirectory(prefix="resolute-release-") as place:
         with tarfile.open(sdist) as packed:
-            packed.extractall(place, filter="data")
+            # Python has filters from 3.11.4 on.
+            packed.extraction_filter = tarfile.data_filter if hasattr(tarfile, "data_filter") else None
+            packed.extractall(place)
         (source,) = Path(place).iterdir()
         built("wheel", source, Path(place) / "again")
         (again,) = (Path(place) / "again").glob("*.whl")
