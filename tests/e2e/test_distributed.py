@@ -40,7 +40,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator
     assert running.left_over() == []
 
 
-@pytest.mark.parametrize("pool", [pytest.param("default", marks=pytest.mark.nightly), "machines-of-one"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("pool", ["default", "machines-of-one"])
 def test_torchrun_on_two_slots_is_one_training_of_two_ranks(cluster: LiveCluster, pool: str) -> None:
     config = yaml.safe_load((EXAMPLE / "const.yaml").read_text())
     config["resources"]["resource_pool"] = pool

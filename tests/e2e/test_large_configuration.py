@@ -28,7 +28,9 @@ def cluster(tmp_path: Path) -> Iterator[LiveCluster]:
         running.stop()
 
 
-@pytest.mark.parametrize(("data", "hparam"), [(250_000, 10), (10, 135_000), (62_000, 62_000)])
+@pytest.mark.parametrize(
+    ("data", "hparam"), [(250_000, 10), (10, 135_000), pytest.param(62_000, 62_000, marks=pytest.mark.nightly)]
+)
 def test_a_large_configuration_starts_and_arrives(cluster: LiveCluster, data: int, hparam: int) -> None:
     experiment = cluster.submit({"table": "y" * hparam}, entrypoint=["python3", "-c", READ], data={"table": "x" * data})
     ended = experiment.wait(0.2)

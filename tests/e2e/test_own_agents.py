@@ -18,7 +18,7 @@ from support.effort import repeated
 from support.live import LiveCluster, client_of, until
 
 COMMAND = "det agent join-token"
-KILLS = repeated(push=4, night=8)
+KILLS = repeated(push=2, night=8)
 
 
 class Machine:

@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 from resolute_sim.simulation import simulate
+from support.effort import repeated
 
-SEEDS = (0, 7, 14, 39, 90)
+SEEDS = (0, 7, 14, 39, 90)[: repeated(push=2, night=5)]
 PROGRAM = (
     "import sys; from resolute_sim.simulation import simulate; print(*(simulate(int(s)).trace for s in sys.argv[1:]))"
 )

@@ -107,7 +107,7 @@ async def judged(store: Any, search: Submission) -> list[SearchTrial]:
 
 @pytest.mark.timeout(900)
 def test_a_large_search_completes_while_the_master_dies_on_the_way() -> None:
-    search = a_search(repeated(push=400, night=2000), **BY_TIME)
+    search = a_search(repeated(push=200, night=2000), **BY_TIME)
     outcome, store = run(search, replace(UNSETTLED, turbulence_s=3000.0), rules_every=200)
     assert not outcome.violations
     assert outcome.masters > 5
