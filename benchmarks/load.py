@@ -168,7 +168,7 @@ class Cluster:
         _kill(self._clients)
         _kill(self._master)
 
-    # -- what is seen ------------------------------------------------------------------------------------------
+    # -- measurements ------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """Counts of the clients; empty before their first report."""

@@ -273,6 +273,6 @@ def _ratio(runs: Sequence[DeadlineRun]) -> float:
 
 
 def _beginnings(region: Region, count: int, ticks: int) -> list[int]:
-    """Ticks from which so many more follow; drawn anew for each region, always the same."""
+    """Random beginnings with a given number of ticks after them. Each region has its own generator with a fixed seed."""
     rng = Random(f"{SEED} {region.name}")
     return [rng.randrange(region.ticks - ticks - 1) for _ in range(count)]

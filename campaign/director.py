@@ -153,7 +153,7 @@ class Director:
             case _:
                 return [process.pid for process in cluster.tasks()]
 
-    # -- what goes on meanwhile --------------------------------------------------------------------------------
+    # -- other work --------------------------------------------------------------------------------------------
 
     def _rest(self, enough: Callable[[], bool]) -> None:
         """Keeps the cluster running until a condition holds."""

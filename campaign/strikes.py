@@ -18,7 +18,7 @@ PAUSE_S = 0.4
 
 
 class Kind(StrEnum):
-    """What is killed."""
+    """The kind of victim."""
 
     MASTER = "master"
     AGENT = "agent"

@@ -1,6 +1,6 @@
-"""The variant in which checkpoints go to a bucket: an S3 on this machine (moto), which outlives every machine of the cluster.
+"""The variant with checkpoints in a bucket: a local S3 (moto), which outlives every machine of the cluster.
 
-The judge reads files. So what is in the bucket at the end is fetched into the folder, through the storage's own port.
+`verify` reads files. So the content of the bucket is downloaded into the folder at the end, through the storage port.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from resolute.storage import MANIFEST_NAME, CheckpointStorage, Manifest, storage
 BUCKET = "checkpoints"
 STARTED_WITHIN_S = 60.0
 IDENTITY = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo", "AWS_DEFAULT_REGION": "us-east-1"}
-"""moto asks for some, and believes any."""
+"""Credentials, of which moto accepts any."""
 
 
 def start(folder: Folder) -> Companion:
-    """An S3 with an empty bucket; afterwards the folder says where it is, and this process and its children may use it."""
+    """Starts an S3 with an empty bucket, and writes its address to the folder. This process and its children may use it."""
     port = free_port()
     server = Companion("S3", ["moto.server", "-H", "127.0.0.1", "-p", str(port)], folder.root / "s3.log")
     until = time.monotonic() + STARTED_WITHIN_S
@@ -45,12 +45,12 @@ def start(folder: Folder) -> Companion:
 
 
 def configured(folder: Folder) -> Mapping[str, Any] | None:
-    """`checkpoint_storage` of this run's bucket; None where there is none."""
+    """`checkpoint_storage` of this run's bucket; None if there is none."""
     return json.loads(folder.bucket.read_text()) if folder.bucket.exists() else None
 
 
 def fetch(folder: Folder) -> int:
-    """Everything that is committed, into the folder of checkpoints; gives how many came."""
+    """Downloads all committed checkpoints into the folder. Returns their number."""
     config = configured(folder)
     if config is None:
         return 0
@@ -62,14 +62,14 @@ def fetch(folder: Folder) -> int:
 
 
 def _fetch(storage: CheckpointStorage, folder: Folder, uuid: str) -> None:
-    """The manifest is as old as in the bucket: the judge reads from it when the checkpoint was published."""
+    """Sets the manifest's time to that in the bucket, which is the time of publication for `verify`."""
     arriving = folder.checkpoints / f"{uuid}.partial"
     with storage.restore(uuid) as path:
         shutil.copytree(path, arriving)
     manifest = Manifest.from_bytes(uuid, storage.manifest(uuid))
     with storage.open(uuid) as stored:
         published = next(file.modified for file in stored.files() if file.path == MANIFEST_NAME)
-    # The store tells whole seconds, and nothing is published before it was made.
+    # The store has times in whole seconds; a checkpoint is never published before its creation.
     moment = max(published, datetime.fromisoformat(manifest.created).timestamp())
     os.utime(arriving / MANIFEST_NAME, (moment, moment))
     arriving.rename(folder.checkpoints / uuid)

@@ -1,4 +1,4 @@
-"""What the demonstration claims, each checked against the evidence. Pure: evidence in, verdicts out."""
+"""The claims of the demonstration, as pure checks of the evidence."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ACCURACY = 0.9
 MACHINES = 3
 PARTS = ("usefulS", "startingS", "checkpointingS", "lostS", "idleS")
 SUM_TOLERANCE_S = 1e-6
-"""Sums of floating-point numbers in another order."""
+"""Tolerance of floating-point sums in another order."""
 BILL_TOLERANCE_S = 0.01
-"""Between the bill by the API and the one by the machines' own files, per machine: times are rounded on the way."""
+"""Tolerance per machine between the API and the machines' files, because times are rounded."""
 UNREPORTED_STEPS = 25
-"""A machine that is switched off takes along the reports of its last steps; the marks of steps are sent beside them and may
-be ahead. So many steps take more than a second and a half."""
+"""Maximum number of unreported steps of a machine without notice: its last reports are lost, while its marks of steps may be ahead.
+This number of steps takes more than a second and a half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One sentence, whether it holds, and what was seen."""
+    """A claim: its text, whether it holds, and the observed values."""
 
     text: str
     holds: bool
@@ -35,7 +35,7 @@ Check = Callable[[Evidence], Iterator[Claim]]
 
 
 def judge(evidence: Evidence) -> list[Claim]:
-    """Every claim. A check that cannot even find its evidence fails with the reason."""
+    """Every claim. A check without evidence fails with the reason."""
     claims: list[Claim] = []
     for check in CHECKS:
         try:

@@ -76,7 +76,7 @@ class _Run:
                 self._wait_for(self._reference)
             if in_bucket:
                 bucket.fetch(self._folder)
-                self._say("what is in the bucket was fetched for the judge")
+                self._say("the content of the bucket was downloaded for the checks")
                 self._companions[0].end()
             if not keep:
                 cluster.end(self._folder)

@@ -149,7 +149,7 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # ---------------------------------------------------------------------------------------------- what befalls it
+    # ----------------------------------------------------------------------------------------------- interruptions
 
     async def restless(self) -> None:
         """The spot market: price changes and interruptions."""

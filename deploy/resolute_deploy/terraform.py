@@ -172,7 +172,7 @@ class Terraform:
         doing = lock.get("Operation", "").removeprefix("OperationType").lower()
         since = lock.get("Created", "").partition(".")[0]
         return (
-            f"the state is locked by {lock.get('Who', 'somebody')} since {since} UTC ({doing}); run the command again when that "
+            f"the state is locked by {lock.get('Who', 'another run')} since {since} UTC ({doing}); run the command again when that "
             "has ended. If that run was killed, this frees the state: "
             f"`{self.program.name} -chdir={self.directory} force-unlock {lock['ID']}`"
         )

@@ -67,7 +67,7 @@ class Det:
 
     @contextmanager
     def in_background(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """For a command that goes on, such as one that follows a log. It is ended on the way out."""
+        """Runs an endless command, such as one that follows a log, and ends it with the context."""
         process = subprocess.Popen(
             self.command(*arguments),
             env=self.environ,

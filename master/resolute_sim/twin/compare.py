@@ -47,7 +47,7 @@ class Request:
 
 
 def setting_of(request: Request) -> Setting:
-    """Everything read and checked. Raises `InvalidInput` naming what is wrong, where, and what to do."""
+    """Reads and checks all input. Raises `InvalidInput` with the place of an error and a remedy."""
     for policy in request.policies:
         if policy not in POLICIES:
             raise InvalidInput(f"--policy: {policy!r} is not known; use one of: {', '.join(POLICIES)}")
