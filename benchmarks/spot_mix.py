@@ -1,10 +1,11 @@
 """A mix of jobs without deadlines on a pool of spot and on demand at its defaults, beside spot only and on demand only.
 
-Judged is the cost against that of spot only plus *what outages force*: the difference of the prices for the slots that are busy, on
-demand only, while no zone has capacity. The wait is judged against that of on demand only. Both begin with the series.
+The cost is compared with the cost on spot only plus the *forced cost* of outages: the difference of the prices for the slots that are
+busy in the run on demand only while no zone has capacity. The wait is compared with the wait on demand only. All runs begin with the
+series.
 
-What is refused is asked for again each minute in each zone, and each answer is a decision: a day of work, of which none is longer
-than some hours, keeps three courses in each region within a minute or two.
+The pool repeats a refused request each minute in each zone, and each answer causes a decision. A day of jobs that last a few hours
+keeps the three runs of a region within a minute or two.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ COST, WAIT = 1.15, 1.5
 
 
 def default_scaling(name: str, offers: tuple[Offer, ...], *, max_instances: int) -> PoolScaling:
-    """What a pool has whose configuration says nothing but its offers and its maximum."""
+    """The settings of a pool whose configuration has nothing but its offers and its maximum."""
     moves, back = ConsolidationPolicy(), SpotFallbackPolicy()
     return PoolScaling(
         pool=name,
@@ -44,14 +45,14 @@ def default_scaling(name: str, offers: tuple[Offer, ...], *, max_instances: int)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """Of one region."""
+    """The three runs in one region."""
 
     region: str
     both: Report
     spot: Report
     on_demand: Report
     forced: float
-    """What outages force."""
+    """The forced cost of outages, in dollars."""
 
     @property
     def cost_ratio(self) -> float:
