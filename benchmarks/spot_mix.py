@@ -1,8 +1,8 @@
 """A mix of jobs without deadlines on a pool of spot and on demand at its defaults, beside spot only and on demand only.
 
-The cost is compared with the cost on spot only plus the *forced cost* of outages: the difference of the prices for the slots that are
-busy in the run on demand only while no zone has capacity. The wait is compared with the wait on demand only. All runs begin with the
-series.
+The cost is compared with the cost on spot only plus the *forced cost* of outages: the difference of the prices for the slots that
+are busy in the run on demand only while no zone has capacity. The wait is compared with the wait on demand only. All runs begin
+with the series.
 
 The pool repeats a refused request each minute in each zone, and each answer causes a decision. A day of jobs that last a few hours
 keeps the three runs of a region within a minute or two.
