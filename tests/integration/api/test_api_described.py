@@ -12,7 +12,7 @@ import pytest
 
 from resolute_master.api import openapi
 from support.api import World, an_api
-from support.effort import NIGHT, repeated
+from support.effort import NIGHT
 from support.rest_schema import contract
 from support.stores import STORE_HOMES
 
@@ -70,9 +70,9 @@ HELD = (
 ANSWERED = '[checks.not_a_server_error]\nexpected-statuses = ["2xx", "3xx", "4xx", 501]\n'
 """501 is the answer of the contract's calls that are not served."""
 
-EXAMPLES, SECONDS = repeated(push=1, night=3), 40
-PHASES = "coverage,fuzzing" if NIGHT else "fuzzing"
-"""The first makes some calls of each limit of each parameter, as `test_api_extreme_parameters.py` does."""
+EXAMPLES, SECONDS = 3, 40
+PHASES = "coverage,fuzzing" if NIGHT else "coverage"
+"""The first calls each limit of each parameter, the second makes random calls."""
 CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformance"
 
 
