@@ -1,4 +1,4 @@
-"""Exit codes of an agent, for whoever supervises it. The machine's process needs no more of the agent than these."""
+"""Exit codes of an agent, which its machine's process or service manager reads. Importing them imports nothing of the agent."""
 
 from __future__ import annotations
 

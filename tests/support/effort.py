@@ -10,7 +10,8 @@ import os
 NIGHT = os.environ.get("RESOLUTE_TEST_EFFORT", "") == "night"
 
 PUSHED_SHARE = 3
-"""A push plays one in so many examples of a property: they are the same in each run, so only a change can make one fail."""
+"""A push runs this fraction (one in three) of the examples of a property. They are equal in each run: only a change of code makes
+one fail."""
 
 FEWEST = 20
 

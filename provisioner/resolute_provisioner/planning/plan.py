@@ -192,8 +192,7 @@ def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
 def _move(
     pool: PoolScaling, fleet: Fleet, staying: Sequence[InstanceView], market: _Market, room: int, now: datetime
 ) -> Move:
-    """One at a time: what is being moved may need the room that is free. `staying`: without the full machines, of which no part is
-    paid for in vain."""
+    """One move at a time, because a move may need the free slots. `staying` leaves out the full machines."""
     draining = any(each.view.draining_since is not None for each in fleet.others)
     if draining or len(fleet.full) + len(staying) <= pool.min_instances:
         return Move()
