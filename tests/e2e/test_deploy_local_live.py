@@ -18,7 +18,8 @@ from resolute.processors import usable_processors
 from resolute.wire.rest.passwords import hash_password
 from resolute_cli.nouns.deploy_local import instances_for
 from support.det import Det
-from support.live import a_free_port, until
+from support.live import until
+from support.ports import free_port
 from support.postgres import PostgresServer
 
 PASSWORD = "Correct4horse"
@@ -33,7 +34,7 @@ CONFIG = {
 
 @pytest.fixture
 def det(tmp_path: Path) -> Iterator[Det]:
-    port = a_free_port()
+    port = free_port()
     person = Det(tmp_path / "home", f"http://127.0.0.1:{port}")
     person.environ |= {"PORT": str(port)}
     yield person

@@ -13,7 +13,8 @@ import yaml
 
 from support.det import Det
 from support.docker import TASK, DockerEngine
-from support.live import LiveCluster, a_free_port, live_cluster, record_of, until
+from support.live import LiveCluster, live_cluster, record_of, until
+from support.ports import free_port
 
 pytestmark = pytest.mark.needs("docker")
 
@@ -67,7 +68,7 @@ def test_an_image_that_is_nowhere_fails_the_trial_in_words(cluster: LiveCluster)
 
 @pytest.fixture
 def det(docker: DockerEngine, tmp_path: Path) -> Iterator[Det]:
-    port = a_free_port()
+    port = free_port()
     person = Det(tmp_path / "home", f"http://127.0.0.1:{port}")
     person.environ |= {"PORT": str(port), "DOCKER_HOST": docker.host}
     yield person

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,12 +18,7 @@ from resolute.clock import SystemClock
 from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.domain.instance import Instance
 from resolute_master.store.sql import SqlStore, sqlite_url
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from support.ports import free_port
 
 
 async def a_day(folder: Path) -> None:

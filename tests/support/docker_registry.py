@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from support.docker import DockerEngine
+from support.ports import free_port
 
 USER, PASSWORD = "ada", "lovelace"
 _BCRYPT = "$2b$05$7XNPQU0NSap8cizdYt0ZReLHvlwb8TWGdEAKwYkxa4NlBOYVyvZsm"
@@ -26,10 +26,7 @@ class Registry:
     """`address` is the prefix of its images."""
 
     def __init__(self, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.address = f"127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{free_port()}"
         self._directory = directory
         directory.mkdir()
         (directory / "htpasswd").write_text(f"{USER}:{_BCRYPT}\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from resolute_provisioner.clouds.local.cloud import stop_all
 from resolute_provisioner.clouds.local.files import MachineFiles, machines
 from resolute_provisioner.clouds.records import Record, read_json
 from support.diary_checker import TrialRecord
+from support.ports import free_port
 
 T = TypeVar("T")
 
@@ -35,13 +35,6 @@ READY_S = 180.0
 
 TERMINATED = "terminated"
 """Reasons of ordered ends of a machine of the local cloud."""
-
-
-def a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def until(what: str, read: Callable[[], T | None], *, within_s: float = READY_S, every_s: float = 0.1) -> T:
@@ -69,7 +62,7 @@ class LiveCluster:
 
     def __init__(self, directory: Path, *, pool: Mapping[str, Any] | None = None, **config: Any) -> None:
         self.directory = directory
-        self.port = a_free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.storage = directory / "checkpoints"
         self.diary = self.storage / "diary"

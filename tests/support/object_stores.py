@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from support.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 
 AZURE_ACCOUNT = "devstoreaccount1"
@@ -143,13 +145,6 @@ def _running(command: list[str], port: int, address: str = "127.0.0.1") -> Itera
     finally:
         process.kill()
         process.wait()
-
-
-def free_port(address: str = "127.0.0.1") -> int:
-    """A port without a listener."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
 
 
 def _answers(port: int, address: str) -> bool:

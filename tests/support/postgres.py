@@ -16,7 +16,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +25,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psutil
+
+from support.ports import free_port
 
 USER = "resolute"
 PASSWORD = "a p@ss/word"
@@ -65,7 +66,7 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
         self._initialise()
-        self.port = _a_free_port()
+        self.port = free_port()
 
     def _initialise(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -243,13 +244,6 @@ def _ended(process: psutil.Process) -> bool:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def _a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

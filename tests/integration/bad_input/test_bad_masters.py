@@ -21,7 +21,8 @@ import yaml
 from resolute.client import Resolute
 from resolute_master.main import main
 from support.bad_input import files_may_grow_to, intact, refused_start, rows, write_master_config
-from support.live import a_free_port, client_of, until
+from support.live import client_of, until
+from support.ports import free_port
 
 EXPERIMENT: dict[str, Any] = {
     "name": "stored",
@@ -54,7 +55,7 @@ def serves(url: str) -> bool:
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    return write_master_config(tmp_path, a_free_port())
+    return write_master_config(tmp_path, free_port())
 
 
 def url_of(config: Path) -> str:
@@ -114,7 +115,7 @@ def test_a_port_in_use_is_named_before_anything_is_stored(tmp_path: Path) -> Non
 def test_a_configuration_that_cannot_be_meant_stores_nothing(
     tmp_path: Path, changes: dict[str, Any], expected: list[str]
 ) -> None:
-    code, said = refused_start(write_master_config(tmp_path, a_free_port(), **changes))
+    code, said = refused_start(write_master_config(tmp_path, free_port(), **changes))
     assert code == 2 and [word for word in expected if word not in said] == [], said
     assert not (tmp_path / "state").exists()
 
@@ -180,7 +181,7 @@ def test_a_master_whose_database_is_taken_away_ends_with_words(tmp_path: Path, c
 def test_a_state_directory_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     place = tmp_path / "file" / "state"
-    code, said = refused_start(write_master_config(tmp_path, a_free_port(), cluster_state_dir=str(place)))
+    code, said = refused_start(write_master_config(tmp_path, free_port(), cluster_state_dir=str(place)))
     assert code != 0 and "cluster_state_dir" in said and str(place) in said
 
 
@@ -252,7 +253,7 @@ def test_a_second_master_on_the_same_state_is_refused(config: Path, tmp_path: Pa
     with master(config), login(config) as client:
         other = tmp_path / "other"
         other.mkdir()
-        second = write_master_config(other, a_free_port(), cluster_state_dir=str(tmp_path / "state"))
+        second = write_master_config(other, free_port(), cluster_state_dir=str(tmp_path / "state"))
         code, said = refused_start(second)
         assert code != 0 and "resolute.db" in said
         assert client.list_experiments() == []
@@ -260,7 +261,7 @@ def test_a_second_master_on_the_same_state_is_refused(config: Path, tmp_path: Pa
 
 def test_a_password_that_was_never_set_is_generated_and_not_blank(tmp_path: Path) -> None:
     """A fresh master that listens beyond this machine and was given none."""
-    config = write_master_config(tmp_path, a_free_port(), security={}, host="0.0.0.0")
+    config = write_master_config(tmp_path, free_port(), security={}, host="0.0.0.0")
     with master(config):
         for password in ("", "determined", "password"):
             body = {"username": "determined", "password": password, "isHashed": False}

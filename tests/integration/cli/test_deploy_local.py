@@ -35,14 +35,9 @@ from resolute_cli.nouns.deploy_local import instances_for
 from resolute_cli.nouns.user import password_weakness
 from resolute_cli.passwords import new_password
 from resolute_cli.render import Renderer
+from support.ports import free_port
 
 STAND_IN = Path(__file__).resolve().parents[2] / "support" / "cli_stand_in_master.py"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from resolute_provisioner.clouds.records import read_json
 from support.deployed_aws import wheelhouse
 from support.det import Det
 from support.docker import POSTGRES, TASK, WITH_PIP, DockerEngine, build_postgres, build_with_pip
-from support.live import a_free_port, until
+from support.live import until
+from support.ports import free_port
 from support.postgres import find_programs
 
 pytestmark = [pytest.mark.needs("docker"), pytest.mark.needs("compose"), pytest.mark.needs("postgres")]
@@ -75,7 +76,7 @@ def composed(docker: DockerEngine, bills: Path, tmp_path: Path) -> Iterator[Comp
     programs = find_programs()
     assert programs is not None
     build_postgres(docker, programs)
-    port = a_free_port()
+    port = free_port()
     composition = Composition(
         engine=docker,
         port=port,

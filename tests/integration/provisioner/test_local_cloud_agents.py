@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import os
 import random
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from resolute_provisioner.clouds.local.files import MachineFiles
 from resolute_provisioner.clouds.records import read_json
 from resolute_provisioner.model import Observed, RefusalKind
 from resolute_provisioner.reconcile import Reconciler
+from support.ports import free_port
 from support.provisioner import a_request
 from support.provisioner_ledger import MemoryLedger
 from support.provisioner_worlds import LocalWorld, processes_of, until
@@ -39,15 +39,9 @@ def name(tmp_path: Path) -> str:
     return f"i-{os.getpid()}-{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:8]}"
 
 
-def a_port_where_nobody_listens() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def request_without_master(name: str, *, master_timeout_s: float) -> LaunchRequest:
     request = a_request(name)
-    url = f"http://127.0.0.1:{a_port_where_nobody_listens()}"
+    url = f"http://127.0.0.1:{free_port()}"
     return replace(request, boot=replace(request.boot, master_url=url, master_timeout_s=master_timeout_s))
 
 
