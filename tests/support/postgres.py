@@ -35,6 +35,9 @@ PASSWORD = "a p@ss/word"
 SYSTEM_USER = "postgres"
 READY_S = 60.0
 
+ROOM_BYTES = 4 * 1024**3
+"""For the servers of all workers."""
+
 
 def find_programs() -> Path | None:
     """The directory of the newest installed server, which Debian does not add to the PATH."""
@@ -244,6 +247,12 @@ def _ended(process: psutil.Process) -> bool:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def in_memory() -> str | None:
+    """A file system in memory with room for the databases of many tests. None where there is none; that of a container is small."""
+    memory = Path("/dev/shm")
+    return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > ROOM_BYTES else None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
 from collections.abc import Iterator
@@ -50,6 +51,16 @@ def text_of(path: Path) -> str:
 @cache
 def tree_of(text: str) -> ast.Module:
     return ast.parse(text)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept_trees() -> Iterator[None]:
+    """Trees stay until the last rule has read them. Collections of garbage would visit them again and again, and take six times as
+    long as the parser."""
+    gc.disable()
+    yield
+    tree_of.cache_clear()
+    gc.enable()
 
 
 def name_of(path: Path) -> str:
