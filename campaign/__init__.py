@@ -7,8 +7,8 @@
 - `database`   the store's connection to PostgreSQL, which is cut during a commit
 - `work`       a client that submits experiments repeatedly, also while the master is down
 - `director`   executes the plan, and restarts the master and the database server
-- `evidence`   reads the results: API, diaries, the cloud's files, the checkpoint storage, the database
-- `leaks`      pure checks of the results; `support.diary_checker` checks the tasks' diaries
+- `evidence`   reads the results: API, event logs, the cloud's files, the checkpoint storage, the database
+- `leaks`      pure checks of the results; `support.event_log_checker` checks the tasks' event logs
 - `report`     the table of kills by kind and moment, and the result
 
 A kill counts as *inside* a commit, a launch, an upload or a checkpoint only if the marker says so: the program writes it at that

@@ -14,7 +14,7 @@ from pathlib import Path
 from campaign import report
 from campaign.cluster import CampaignCluster
 from campaign.director import Director
-from campaign.evidence import replay, verdict
+from campaign.evidence import replay, findings
 from campaign.report import Campaign
 from campaign.strikes import Kind, plan
 from campaign.work import Work
@@ -94,7 +94,7 @@ def campaign(folder: Path, seed: int, kills: Mapping[Kind, int], server: Postgre
             f"{len(director.done) + len(director.extra)} kills in {time.monotonic() - began:.0f} s (seed {seed})",
             flush=True,
         )
-        found = verdict(cluster, work)
+        found = findings(cluster, work)
         found.lost += [f"a master ended by itself with {code}" for code in director.ended_by_itself]
         if server is None:
             print(replay(cluster))
@@ -102,7 +102,7 @@ def campaign(folder: Path, seed: int, kills: Mapping[Kind, int], server: Postgre
         cluster.stop()
     store = "sqlite" if server is None else "postgres"
     done = Campaign(store=store, asked=kills, done=director.done, extra=director.extra, found=found)
-    print(f"{report.table(done.killed)}\n{report.judgement(found)}\n{time.monotonic() - began:.0f} s", flush=True)
+    print(f"{report.table(done.killed)}\n{report.summary(found)}\n{time.monotonic() - began:.0f} s", flush=True)
     return done
 
 

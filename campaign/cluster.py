@@ -86,7 +86,7 @@ class CampaignCluster(LiveCluster):
             "searcher": {"name": "single", "metric": "loss", "max_length": 1000000},
             "hyperparameters": {
                 "script": [f"report {STEPS} every {STEP_S}s", f"checkpoint every {CHECKPOINT_EVERY}"],
-                "diary": f"{IN_TASKS}/diary/",
+                "event_log": f"{IN_TASKS}/event_log/",
                 "orders": f"{IN_TASKS}/orders",
             },
             "resources": {"slots_per_trial": 1, "resource_pool": f"pool-{pool}"},

@@ -1,4 +1,4 @@
-"""Reads the results of a campaign: the master's API, the tasks' diaries, the cloud's files, the checkpoint storage, the
+"""Reads the results of a campaign: the master's API, the tasks' event logs, the cloud's files, the checkpoint storage, the
 database."""
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from resolute.clock import SystemClock
 from resolute.storage import DirectoryStorage
 from resolute.storage.directory import IN_USE
 from resolute.storage.manifest import files_below
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.experiments import GetExperimentsQuery
 from resolute_provisioner.clouds.local.files import process_lives
 from resolute_provisioner.clouds.records import parse_time, read_json
-from support.diary_checker import TrialRecord, judge
+from support.event_log_checker import TrialRecord, judge
 from support.live import record_of, until
 
 ALL_DONE_S = 600.0
@@ -35,7 +35,7 @@ CONNECTIONS = 12
 
 
 @dataclass(slots=True)
-class Verdict:
+class Findings:
     """Violations as sentences, and the numbers of checked objects."""
 
     lost: list[str] = field(default_factory=list)
@@ -48,15 +48,15 @@ class Verdict:
         return not (self.lost or self.doubled or self.leaked)
 
 
-def verdict(cluster: CampaignCluster, work: Work) -> Verdict:
+def findings(cluster: CampaignCluster, work: Work) -> Findings:
     """Waits for all work to end, ends the cluster, and checks the results. Raises `AssertionError` for work that does not end."""
-    found = Verdict()
+    found = Findings()
     work.close()
     _wait_for_all(cluster)
     _submissions(cluster, work, found)
     found.leaked += leaks.left("a container's directory", _container_directories(cluster))
     records = _records(cluster, work)
-    _diaries(cluster, records, found)
+    _event_logs(cluster, records, found)
     until("no machine is left", lambda: not cluster.machines(), within_s=120)
     until("the books are closed", lambda: _books_closed(cluster), within_s=60)
     _machines(cluster, found)
@@ -81,7 +81,7 @@ def _wait_for_all(cluster: CampaignCluster) -> None:
     until("all work has ended", over, within_s=ALL_DONE_S, every_s=1.0)
 
 
-def _submissions(cluster: CampaignCluster, work: Work, found: Verdict) -> None:
+def _submissions(cluster: CampaignCluster, work: Work, found: Findings) -> None:
     stored = [(e.id, e.details.name) for e in cluster.client.list_experiments(GetExperimentsQuery(limit=EVERYTHING))]
     problems = leaks.submissions(work.asked, work.acknowledged, stored)
     found.doubled += [text for text in problems if "times" in text]
@@ -109,14 +109,14 @@ def _records(cluster: CampaignCluster, work: Work) -> list[TrialRecord]:
     return [record_of(experiment, steps=STEPS, lost=lost, spoken=True) for experiment in experiments]
 
 
-def _diaries(cluster: CampaignCluster, records: Sequence[TrialRecord], found: Verdict) -> None:
-    diary = read_diary(cluster.diary)
-    problems = judge(diary, records)
+def _event_logs(cluster: CampaignCluster, records: Sequence[TrialRecord], found: Findings) -> None:
+    event_log = read_event_log(cluster.event_log)
+    problems = judge(event_log, records)
     found.lost += problems.lost
     found.doubled += problems.doubled
-    found.seen["runs"] = len({(e["trial_id"], e["trial_run_id"]) for e in diary})
+    found.seen["runs"] = len({(e["trial_id"], e["trial_run_id"]) for e in event_log})
     for event in ("step", "save"):
-        found.seen[f"{event}s in diaries"] = sum(e["event"] == event for e in diary)
+        found.seen[f"{event}s in event logs"] = sum(e["event"] == event for e in event_log)
     found.seen["log lines"] = sum(len(record.said or ()) for record in records)
 
 
@@ -127,7 +127,7 @@ def _books_closed(cluster: CampaignCluster) -> bool:
     return all(i.state in ("gone", "refused") for i in cluster.client.cluster.instances())
 
 
-def _machines(cluster: CampaignCluster, found: Verdict) -> None:
+def _machines(cluster: CampaignCluster, found: Findings) -> None:
     ledger = {row.instance_id: row for row in cluster.client.cluster.ledger().instances}
     book = []
     for instance in cluster.client.cluster.instances():
@@ -177,7 +177,7 @@ def _seconds(moment: datetime | None) -> float | None:
 # --------------------------------------------------------------------------------------------------------- checkpoints
 
 
-def _checkpoints(cluster: CampaignCluster, records: Sequence[TrialRecord], found: Verdict) -> None:
+def _checkpoints(cluster: CampaignCluster, records: Sequence[TrialRecord], found: Findings) -> None:
     """Runs the product's sweep, so that checkpoints that it removes later do not count as leaked."""
     storage = DirectoryStorage(cluster.storage)
     files = {uuid: sorted(files_below(cluster.storage / uuid)) for uuid in storage.list()}
@@ -188,7 +188,7 @@ def _checkpoints(cluster: CampaignCluster, records: Sequence[TrialRecord], found
     }
     found.leaked += leaks.checkpoints(rows, files)
     swept = storage.sweep(SystemClock().now() + SWEPT_AFTER)
-    own = {cluster.diary.name, cluster.orders.name}
+    own = {cluster.event_log.name, cluster.orders.name}
     known = {*files, *own, IN_USE}
     found.leaked += leaks.left(
         "in the storage", sorted(p.name for p in cluster.storage.iterdir() if p.name not in known)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from campaign.evidence import Verdict
+from campaign.evidence import Findings
 from campaign.strikes import Kind, Moment, Strike
 
 INSIDE_AT_LEAST = Fraction(1, 3)
@@ -56,7 +56,7 @@ class Campaign:
     """The kills of the plan that happened."""
     extra: Sequence[Strike] = ()
     """Kills beyond the plan."""
-    found: Verdict
+    found: Findings
 
     @property
     def killed(self) -> list[Strike]:
@@ -98,7 +98,7 @@ def outcome(campaigns: Sequence[Campaign]) -> tuple[str, int]:
     return "\n".join(lines), int(bool(short) or not all(each.found.good for each in campaigns))
 
 
-def judgement(found: Verdict) -> str:
+def summary(found: Findings) -> str:
     """Counts, then every problem."""
     looked_at = ", ".join(f"{count} {what}" for what, count in found.seen.items())
     lines = [

@@ -44,7 +44,7 @@ class Plan:
 
 
 @dataclass(kw_only=True)
-class Verdict:
+class Findings:
     """The numbers of compared objects, and the differences."""
 
     trials: int = 0
@@ -74,16 +74,16 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="resolute-search-")).resolve()
     began = time.monotonic()
     print(f"everything lies in {folder}", flush=True)
-    verdict = played(folder, plan)
-    print(f"{verdict.text()}; {time.monotonic() - began:.0f} s")
-    for fault in verdict.faults[:20]:
+    findings = played(folder, plan)
+    print(f"{findings.text()}; {time.monotonic() - began:.0f} s")
+    for fault in findings.faults[:20]:
         print(f"  {fault}")
-    if not verdict.faults:
+    if not findings.faults:
         shutil.rmtree(folder, ignore_errors=True)
-    return 1 if verdict.faults else 0
+    return 1 if findings.faults else 0
 
 
-def played(folder: Path, plan: Plan) -> Verdict:
+def played(folder: Path, plan: Plan) -> Findings:
     """Runs the search to its end, and compares the reports of its trials with uninterrupted trainings."""
     with live_cluster(folder, pool=_pool(plan)) as cluster:
         experiment = cluster.client.create_experiment(_config(plan), EXAMPLE)
@@ -131,28 +131,28 @@ def _config(plan: Plan) -> dict[str, Any]:
     return config | {"max_restarts": 0}
 
 
-def _judged(cluster: LiveCluster, experiment: Experiment, plan: Plan) -> Verdict:
-    verdict = Verdict()
+def _judged(cluster: LiveCluster, experiment: Experiment, plan: Plan) -> Findings:
+    findings = Findings()
     if experiment.state != "COMPLETED":
-        verdict.faults.append(f"the experiment is {experiment.state}")
+        findings.faults.append(f"the experiment is {experiment.state}")
     search = cluster.client.experiments.search(experiment.id)
     found = experiment.list_trials()
     if len(found) != plan.trials:
-        verdict.faults.append(f"{len(found)} trials instead of {plan.trials}")
+        findings.faults.append(f"{len(found)} trials instead of {plan.trials}")
     for trial, seen in zip(found, search.trials, strict=True):
         rung = seen.rung or 0
-        verdict.trials += 1
-        verdict.runs += len(trial.list_allocations())
-        verdict.rungs[rung] = verdict.rungs.get(rung, 0) + 1
+        findings.trials += 1
+        findings.runs += len(trial.list_allocations())
+        findings.rungs[rung] = findings.rungs.get(rung, 0) + 1
         losses, twin = _reported(trial), uninterrupted(trial, seen.length or 0)
-        verdict.losses += len(losses)
+        findings.losses += len(losses)
         differ = [step for step in sorted(losses.keys() | twin.keys()) if losses.get(step) != twin.get(step)]
-        verdict.faults += [
+        findings.faults += [
             f"trial {trial.id}, step {step}: {losses.get(step)!r}, uninterrupted {twin.get(step)!r}" for step in differ
         ]
-    verdict.machines = len(cluster.machines_on_file())
-    verdict.noticed = len(cluster.lost_machines())
-    return verdict
+    findings.machines = len(cluster.machines_on_file())
+    findings.noticed = len(cluster.lost_machines())
+    return findings
 
 
 def _reported(trial: Trial) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""The scripted trial with points in its checkpoints and at its start. It prints each line of its diary before it writes the line.
+"""The scripted trial with points in its checkpoints and at its start. It prints each line of its event log before it writes the line.
 
 Runs inside of a task from its uploaded context, as `python3 -m campaign.trial`; the hyperparameters are those of
 `resolute.testing.scripted_trial`, and `orders`, the directory of the orders.
@@ -18,12 +18,12 @@ from resolute import core
 from resolute.clock import SystemClock
 from resolute.errors import ResoluteError
 from resolute.storage.base import CheckpointStorage, OpenCheckpoint, Selector
-from resolute.testing.diary import Diary
+from resolute.testing.event_log import EventLog
 from resolute.testing.script import parse_script
 from resolute.testing.scripted_trial import Preempted, ScriptedTrial
 
-SAID = "diary"
-"""First word of a printed diary entry: `diary <run> <event> <step>`."""
+SAID = "event"
+"""First word of a printed entry: `event <run> <event> <step>`."""
 
 
 class PointedStorage:
@@ -95,10 +95,10 @@ class PointedStorage:
 
 
 class PointedTrial(ScriptedTrial):
-    """Prints an entry before it writes it, so that every entry of the diary was printed."""
+    """Prints an entry before it writes it, so that every entry of the event log was printed."""
 
-    def __init__(self, context: core.Context, diary: Diary, points: Points, hparams: dict[str, Any]) -> None:
-        super().__init__(context, parse_script(hparams["script"]), diary, "loss")
+    def __init__(self, context: core.Context, event_log: EventLog, points: Points, hparams: dict[str, Any]) -> None:
+        super().__init__(context, parse_script(hparams["script"]), event_log, "loss")
         self._points = points
 
     def _note(self, event: str, **fields: Any) -> None:
@@ -125,8 +125,8 @@ def main() -> int:
                 "trial_run_id": info.trial.trial_run_id,
                 "rank": 0,
             }
-            diary = Diary(hparams["diary"], clock=clock, who=who)
-            PointedTrial(context, diary, points, dict(hparams)).run(info.latest_checkpoint)
+            event_log = EventLog(hparams["event_log"], clock=clock, who=who)
+            PointedTrial(context, event_log, points, dict(hparams)).run(info.latest_checkpoint)
     except Preempted:
         return 0
     except ResoluteError as error:

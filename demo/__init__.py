@@ -1,6 +1,6 @@
 """`make demo`: a local elastic cluster trains a real model through a refusal, a notice and a loss without notice.
 
-- `story`      the script as values: configuration, submission, interruptions
+- `scenario`      the script as values: configuration, submission, interruptions
 - `folder`     the paths of one run's files
 - `cluster`    starts and ends the cluster, and runs a user's commands
 - `pictures`   the cluster's state in the API at one moment; `view` draws it

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from demo import story
+from demo import scenario
 from demo.folder import Folder
 from resolute.client.authentication import authenticated_session
 from resolute.client.sdk import Resolute
@@ -40,7 +40,7 @@ def start(folder: Folder, bucket: Mapping[str, object] | None = None) -> tuple[R
     `bucket` stores checkpoints in place of a directory.
     """
     port, password = free_port(), secrets.token_urlsafe(12)
-    story.write_master_configuration(folder, port=port, password=password, bucket=bucket)
+    scenario.write_master_configuration(folder, port=port, password=password, bucket=bucket)
     plan = ClusterPlan(name="demo", directory=folder.root, port=port, own_config=folder.master_config)
     return cluster_up(plan), password
 
@@ -74,12 +74,12 @@ def det(
 
 
 def log_in(folder: Folder, url: str, password: str) -> None:
-    det(folder, url, ["user", "login", story.USER], extra={"DET_USER": story.USER, "DET_PASS": password})
+    det(folder, url, ["user", "login", scenario.USER], extra={"DET_USER": scenario.USER, "DET_PASS": password})
 
 
 def submit(folder: Folder, url: str) -> int:
     """The id of the new experiment."""
-    answer = json.loads(det(folder, url, [*story.submission(), "--json"], cwd=story.EXAMPLE))
+    answer = json.loads(det(folder, url, [*scenario.submission(), "--json"], cwd=scenario.EXAMPLE))
     return int(answer["id"])
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from demo.pictures import Picture
-from demo.story import CUTS, Cut
+from demo.scenario import CUTS, Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

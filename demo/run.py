@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import bucket, cluster, director, story
+from demo import bucket, cluster, director, scenario
 from demo.cluster import Companion
 from demo.folder import Folder
 from demo.pictures import Picture, Watcher
@@ -59,10 +59,10 @@ class _Run:
             running, password = cluster.start(self._folder, bucket.configured(self._folder))
             self._say(f"a master serves {running.url}; its folder is {self._folder.root}")
             cluster.log_in(self._folder, running.url, password)
-            self._say(f"$ det {shlex.join(story.submission())}")
+            self._say(f"$ det {shlex.join(scenario.submission())}")
             experiment = cluster.submit(self._folder, running.url)
             self._say(
-                f"its page: {running.url}/det/experiments/{experiment} (log in as {story.USER}, password {password})"
+                f"its page: {running.url}/det/experiments/{experiment} (log in as {scenario.USER}, password {password})"
             )
             observer = self._companion("observer", ["demo.verify", "observe", *self._observed(running, experiment)])
             api = cluster.client(self._folder, running.url)
@@ -141,8 +141,8 @@ class _Run:
         seed = json.loads(saved[0].read_text())["trial_seed"]
         hparams = self._folder.reference / "hparams.json"
         hparams.write_text(json.dumps(dict(picture.trial.hparams)))
-        words = ["demo.reference", "--model", str(story.EXAMPLE), "--hparams", str(hparams)]
-        words += ["--seed", str(seed), "--steps", str(story.STEPS), "--output", str(self._folder.reference)]
+        words = ["demo.reference", "--model", str(scenario.EXAMPLE), "--hparams", str(hparams)]
+        words += ["--seed", str(seed), "--steps", str(scenario.STEPS), "--output", str(self._folder.reference)]
         self._reference = self._companion("reference", words)
         self._say("beside it, the same training starts without a cluster, to compare every loss with")
 
@@ -186,14 +186,14 @@ class _Run:
         login = shlex.quote(str(self._folder.login))
         self._console.print(
             f"""
-The cluster is still there. Its pages: {running.url}/det/ (log in as {story.USER}, password {password}); submit another
+The cluster is still there. Its pages: {running.url}/det/ (log in as {scenario.USER}, password {password}); submit another
 experiment and watch its machines start, its curves grow and the queue explain itself. `make showcase` shows the same pages
 with months of work. To use the cluster in another terminal:
 
   export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH
   export DET_MASTER={running.url} DET_DEBUG_CONFIG_PATH={login}
   det experiment list; det trial logs 1; det ledger; det decisions; det instance list
-  cd {shlex.quote(str(story.EXAMPLE))} && det experiment create const.yaml . -f
+  cd {shlex.quote(str(scenario.EXAMPLE))} && det experiment create const.yaml . -f
 
 To end it:
 

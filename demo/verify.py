@@ -115,7 +115,7 @@ def reports(api: Api, trial: int, group: str) -> list[Any]:
 # ------------------------------------------------------------------------------------------------------------- judging
 
 
-def give_verdict(root: Path, *, kept: bool) -> int:
+def report_result(root: Path, *, kept: bool) -> int:
     """Returns 0 if every claim holds, 1 if one does not, 2 if the evidence cannot be read."""
     try:
         evidence = read_evidence(root, master_may_live=kept)
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.command == "observe":
         return observe(Api(given.url, token_of(given.login, given.url)), given.experiment, given.into)
-    return give_verdict(given.folder.resolve(), kept=given.kept)
+    return report_result(given.folder.resolve(), kept=given.kept)
 
 
 if __name__ == "__main__":

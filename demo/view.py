@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from demo import story
+from demo import scenario
 from demo.pictures import GONE, Picture
 from resolute import printable
 from resolute.wire.rest.extensions import Decision, GetLedgerResponse, Instance
@@ -100,7 +100,7 @@ def progress_text(picture: Picture) -> str:
     run = len(picture.allocations)
     loss = f", loss {picture.losses[-1][1]:.3f}" if picture.losses else ""
     accuracy = f", accuracy {picture.accuracy:.3f}" if picture.accuracy is not None else ""
-    return f"{picture.state.lower()}: step {picture.steps}/{story.STEPS} in run {run}{loss}{accuracy}"
+    return f"{picture.state.lower()}: step {picture.steps}/{scenario.STEPS} in run {run}{loss}{accuracy}"
 
 
 def decision_text(decision: Decision) -> str:
@@ -186,7 +186,7 @@ def _remark(instance: Instance, now: datetime) -> Text:
 def _training(picture: Picture) -> RenderableType:
     line = Text(sparkline([loss for _, loss in picture.losses]), style="green")
     bar = Table.grid()
-    bar.add_row(ProgressBar(total=story.STEPS, completed=picture.steps, width=SPARK_WIDTH))
+    bar.add_row(ProgressBar(total=scenario.STEPS, completed=picture.steps, width=SPARK_WIDTH))
     return Group(Text(progress_text(picture)), bar, line)
 
 

@@ -10,7 +10,7 @@ ended
 - `sending`    sends requests, bytes and frames to the master at a bounded rate, and returns the responses
 - `task`       a task that attacks from within (standard library only: it runs in a container)
 - `digest`     the state that the attackers may not change, read as an administrator
-- `verdict`    pure: the faults, and the table
+- `findings`   pure: the faults, and the table
 
 The product contains no code for this package. The package may import every other one, and the tests' `support`. Only its tests
 import it.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hostile.campaign import RATE, attack
-from hostile.verdict import Verdict, judgement, table
+from hostile.findings import Findings, summary, table
 from support.postgres import postgres_server
 
 STORES = ("sqlite", "postgres")
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         found = _on(store, folder / store, given.seed + number, share, given.rate)
         took = time.monotonic() - began
         print(f"\n{store}: seed {given.seed + number}, {found.total} requests and messages in {took:.0f} s")
-        print(f"{table(found)}\n{judgement(found)}", flush=True)
+        print(f"{table(found)}\n{summary(found)}", flush=True)
         failed = failed or bool(found.faults)
     if not failed and given.folder is None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     return int(failed)
 
 
-def _on(store: str, folder: Path, seed: int, budget: int, rate: float) -> Verdict:
+def _on(store: str, folder: Path, seed: int, budget: int, rate: float) -> Findings:
     if store == "postgres":
         with postgres_server() as server:
             return attack(folder, seed=seed, budget=budget, rate=rate, server=server)

@@ -19,7 +19,7 @@ from hostile.frames import links
 from hostile.garbage import garbage
 from hostile.scene import ROGUE, Scene, make_scene, reloaded, told
 from hostile.sending import Outcome, Secrets, Sender
-from hostile.verdict import SERVED_ERRORS, Verdict, compare
+from hostile.findings import SERVED_ERRORS, Findings, compare
 from hostile.victims import a_config
 from resolute.client import Resolute
 from support.live import client_of, until
@@ -54,11 +54,11 @@ def shares(budget: int) -> Shares:
 
 def attack(
     folder: Path, *, seed: int, budget: int, rate: float = RATE, server: PostgresServer | None = None
-) -> Verdict:
+) -> Findings:
     """Sends `budget` requests and messages to a new master in `folder`, which must not exist."""
     folder.mkdir(parents=True)
     cluster = HostileCluster(folder, Planter(), server)
-    verdict, share = Verdict(), shares(budget)
+    findings, share = Findings(), shares(budget)
     planned: list[Request] = []
 
     def plan(victims: Victims) -> list[Request]:
@@ -73,43 +73,43 @@ def attack(
         _, steps = progress(scene)
         before = shown(scene, cluster.storage)
         print(f"  the scene stands after {time.monotonic() - began:.0f} s", flush=True)
-        asyncio.run(_send(cluster, scene, verdict, seed, share, rate))
-        _task_told(cluster, scene, planned, verdict)
-        _after(cluster, scene, pid, before, steps, verdict)
+        asyncio.run(_send(cluster, scene, findings, seed, share, rate))
+        _task_told(cluster, scene, planned, findings)
+        _after(cluster, scene, pid, before, steps, findings)
         print(f"  sent and looked at after {time.monotonic() - began:.0f} s", flush=True)
         scene.administrator.close()
     finally:
         cluster.stop()
-    _logs(cluster, scene, verdict)
-    if verdict.total < budget:
-        verdict.fault("was not sent", f"{budget - verdict.total} of {budget}")
-    return verdict
+    _logs(cluster, scene, findings)
+    if findings.total < budget:
+        findings.fault("was not sent", f"{budget - findings.total} of {budget}")
+    return findings
 
 
-async def _send(cluster: HostileCluster, scene: Scene, verdict: Verdict, seed: int, share: Shares, rate: float) -> None:
+async def _send(cluster: HostileCluster, scene: Scene, findings: Findings, seed: int, share: Shares, rate: float) -> None:
     requests = Caller(random.Random(f"calls {seed}"), scene.victims).requests(share.calls)
     strings = garbage(random.Random(f"bytes {seed}"), share.bytes)
     frames = links(random.Random(f"frames {seed}"), scene.victims, ROGUE, share.frames)
     sender = Sender(cluster.port, scene.tokens, Secrets(scene.secrets), rate=rate)
     async with asyncio.timeout(SENT_S):
         async for outcome in sender.run(requests, strings, frames):
-            verdict.add(outcome)
+            findings.add(outcome)
 
 
-def _task_told(cluster: HostileCluster, scene: Scene, planned: list[Request], verdict: Verdict) -> None:
+def _task_told(cluster: HostileCluster, scene: Scene, planned: list[Request], findings: Findings) -> None:
     """The responses to the hostile task, and the files that it could read."""
     with client_of(cluster.url, cluster.directory / "administrator", user="admin") as client:
         experiment = client.get_experiment(scene.hostile_task)
         until("the hostile task is through", lambda: any("over" in said for said in told(experiment)), within_s=OVER_S)
         for said in told(experiment):
             if "number" in said:
-                verdict.add(_outcome(planned[said["number"]], said))
+                findings.add(_outcome(planned[said["number"]], said))
             elif os.geteuid() == 0 and said.get("read"):
                 planted = {cluster.planter.planted.get(word, "an unknown secret") for word in said["read"]} - {
                     OF_ALL_TASKS
                 }
                 for where in sorted(planted):
-                    verdict.fault("a task read a secret", f"{where}, in {said['pattern']}")
+                    findings.fault("a task read a secret", f"{where}, in {said['pattern']}")
 
 
 def _outcome(request: Request, said: Mapping[str, object]) -> Outcome:
@@ -131,47 +131,47 @@ def _outcome(request: Request, said: Mapping[str, object]) -> Outcome:
 
 
 def _after(
-    cluster: HostileCluster, scene: Scene, pid: int, before: Mapping[str, str], steps: int, verdict: Verdict
+    cluster: HostileCluster, scene: Scene, pid: int, before: Mapping[str, str], steps: int, findings: Findings
 ) -> None:
     if cluster.master is None or cluster.master.poll() is not None or cluster.pid != pid:
-        verdict.fault("the master ended", cluster.master_log()[-3000:])
+        findings.fault("the master ended", cluster.master_log()[-3000:])
         return
     after = shown(scene, cluster.storage)
     for difference in compare(before, after):
-        verdict.fault("changed what is others'", difference)
+        findings.fault("changed what is others'", difference)
     print(f"digest before {digest(before)}\n       after  {digest(after)} ({len(before)} reads)")
     for path, status in statuses(scene):
         if status >= 500 and status not in SERVED_ERRORS:
-            verdict.fault("answered 500", f"{status}: an administrator reads {path}, which is the attackers' own")
+            findings.fault("answered 500", f"{status}: an administrator reads {path}, which is the attackers' own")
     wrong, now = progress(scene)
     for sentence in wrong:
-        verdict.fault("disturbed the work", f"experiment {scene.running}: {sentence}")
+        findings.fault("disturbed the work", f"experiment {scene.running}: {sentence}")
     if now <= steps:
-        verdict.fault("disturbed the work", f"experiment {scene.running} stands at step {now}")
-    _still_of_use(cluster, scene, verdict)
+        findings.fault("disturbed the work", f"experiment {scene.running} stands at step {now}")
+    _still_of_use(cluster, scene, findings)
 
 
-def _still_of_use(cluster: HostileCluster, scene: Scene, verdict: Verdict) -> None:
+def _still_of_use(cluster: HostileCluster, scene: Scene, findings: Findings) -> None:
     """Another user logs in, ends the attackers' task, and runs an experiment on the machine that becomes free."""
     root = scene.administrator
     root.call("POST", f"/api/v1/experiments/{scene.hostile_task}/kill", {})
     walter = Person(cluster, "walter")
     walter.close()
     with client_of(cluster.url, cluster.directory / "walter", user="walter") as client:
-        _works(cluster, client, verdict)
+        _works(cluster, client, findings)
 
 
-def _works(cluster: HostileCluster, client: Resolute, verdict: Verdict) -> None:
+def _works(cluster: HostileCluster, client: Resolute, findings: Findings) -> None:
     resources = {"slots_per_trial": 1, "resource_pool": "tasks", "priority": 1}
     config = a_config(cluster.planter, "afterwards", "report 2 every 0.02s", resources=resources)
     experiment = client.create_experiment(config)
     try:
         until("work is done", lambda: reloaded(experiment).state == "COMPLETED", within_s=OVER_S)
     except AssertionError as error:
-        verdict.fault("disturbed the work", f"an experiment submitted afterwards is {experiment.state}: {error}")
+        findings.fault("disturbed the work", f"an experiment submitted afterwards is {experiment.state}: {error}")
 
 
-def _logs(cluster: HostileCluster, scene: Scene, verdict: Verdict) -> None:
+def _logs(cluster: HostileCluster, scene: Scene, findings: Findings) -> None:
     """Checks the logs of master and agents."""
     secrets = Secrets(scene.secrets)
     files = [cluster.directory / "master.log", *sorted((cluster.directory / "state").glob("pools/*/instances/*/*.log"))]
@@ -179,8 +179,8 @@ def _logs(cluster: HostileCluster, scene: Scene, verdict: Verdict) -> None:
         text = file.read_bytes()
         found = secrets.shown_in(text)
         if found or WORD.encode() in text:
-            verdict.fault("showed a secret", f"{file.name}: {', '.join(found)}")
+            findings.fault("showed a secret", f"{file.name}: {', '.join(found)}")
         traces = TRACEBACK.findall(text.decode(errors="replace"))
         if traces:
             place = text.decode(errors="replace").split("Traceback (most recent call last)", 1)
-            verdict.fault("logged a traceback", f"{file.name}: {len(traces)}; {place[0][-500:]}{place[1][:3000]}")
+            findings.fault("logged a traceback", f"{file.name}: {len(traces)}; {place[0][-500:]}{place[1][:3000]}")

@@ -54,7 +54,7 @@ SMALL_BYTES = 128
 """Leases, orders and offsets are shorter and padded with spaces, so that each fits where the last one lay."""
 
 RESERVE = ".reserve"
-DIARY = "supervisor.log"
+OWN_LOG = "supervisor.log"
 OFFSETS = "offsets.json"
 
 EXITED, KILLED, LEASE_OVER, ABORTED, LOST = "exited", "killed", "lease", "aborted", "lost"
@@ -581,12 +581,12 @@ def _say(report: int, word: str) -> None:
 def supervise(directory: str, report: int, programs: Mapping[str, Program]) -> None:
     """Body of the detached process; never returns."""
     try:
-        diary = os.open(os.path.join(directory, DIARY), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        own_log = os.open(os.path.join(directory, OWN_LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
-        os.dup2(diary, 1)
-        os.dup2(diary, 2)
-        os.close(diary)
+        os.dup2(own_log, 1)
+        os.dup2(own_log, 2)
+        os.close(own_log)
         Supervisor(directory, programs).run(report)
     except BaseException:
         import traceback

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice, remarks, verdict
+from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice, remarks, conclusion
 from resolute_cli.command import Command
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import duration_text, percent_text
@@ -56,7 +56,7 @@ def _rows(advice: PoolAdvice) -> Iterator[tuple[object, ...]]:
 
 
 def _notes(found: GetPoolAdviceResponse, advice: PoolAdvice) -> Iterator[str]:
-    if nothing := verdict(advice):
+    if nothing := conclusion(advice):
         yield nothing
     yield (
         f"By a simulation of the {advice.jobs} pieces of work of the last {_days(advice.days)}, machines starting in "

@@ -120,7 +120,7 @@ class Mischief:
 
     def _out_of_reach(self, machine: SimulatedMachine) -> None:
         """Until its agent is connected again."""
-        self._world.verdict.unreachable(machine.id, self._world.clock.now())
+        self._world.checks.unreachable(machine.id, self._world.clock.now())
 
     def _partition(self, length_s: tuple[float, float]) -> None:
         machine = self._some_machine()
@@ -136,8 +136,8 @@ class Mischief:
             machine.link.cut(tell_agent=not silent, tell_master=not silent)
         await asyncio.sleep(seconds)
         machine.partitioned = False
-        self._world.verdict.excuse(seconds + 4 * HEARTBEAT_S)
-        self._world.verdict.unreachable(machine.id, began)
+        self._world.checks.excuse(seconds + 4 * HEARTBEAT_S)
+        self._world.checks.unreachable(machine.id, began)
 
     def _reboot(self) -> None:
         machine = self._some_machine()
@@ -150,7 +150,7 @@ class Mischief:
         machine = self._some_machine()
         if machine is not None and machine.provider_id:
             self._tell(f"{machine.id} freezes")
-            self._world.verdict.froze(machine.id)
+            self._world.checks.froze(machine.id)
             machine.dead = True
             self._world.spawn(machine.end())
 

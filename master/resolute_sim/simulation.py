@@ -1,4 +1,4 @@
-"""One seed from its first moment to its verdict."""
+"""One seed, from its first moment to its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resolute_sim.market import move_prices, with_moving_prices
 from resolute_sim.master import SimulatedMaster
 from resolute_sim.mischief import Mischief, restore_order
 from resolute_sim.money import relent, with_money, with_time
-from resolute_sim.verdict import Violation
+from resolute_sim.checks import Violation
 from resolute_sim.weather import Weather, draw_weather
 from resolute_sim.workload import Submission, Workload, draw_workload
 from resolute_sim.world import World
@@ -110,7 +110,7 @@ async def _lead(
     )
     try:
         await _live(world)
-        replayed = await _replay(world) if with_replay and not world.verdict.broken else 0
+        replayed = await _replay(world) if with_replay and not world.checks.broken else 0
         look(world.tables)
         return _outcome(seed, world, replayed)
     finally:
@@ -130,7 +130,7 @@ async def _live(world: World) -> None:
     for task in faults:
         task.cancel()
     await asyncio.gather(*faults, return_exceptions=True)
-    if world.verdict.broken:
+    if world.checks.broken:
         for task in submitting:
             task.cancel()
         return
@@ -151,9 +151,9 @@ async def _submit(world: World, submission: Submission) -> None:
 async def _pass(world: World, seconds: float) -> None:
     """Let time go by, unless a rule is broken."""
     end = asyncio.get_running_loop().time() + seconds
-    while asyncio.get_running_loop().time() < end and not world.verdict.broken:
+    while asyncio.get_running_loop().time() < end and not world.checks.broken:
         await asyncio.sleep(LOOK_S)
-        await world.verdict.look(MemoryStore(world.tables))
+        await world.checks.look(MemoryStore(world.tables))
         if (failure := world.machine_failure()) is not None:
             world.violate("safety: the code does not fail", f"agent: {type(failure).__name__}: {failure}")
 
@@ -162,27 +162,27 @@ async def _settle(world: World) -> None:
     """Wait until nothing moves any more, then look at what it came to."""
     began = asyncio.get_running_loop().time()
     limit_s = PATIENCE_S + world.workload.serial_work_s
-    while not world.verdict.broken:
+    while not world.checks.broken:
         await relent(world)
         await _pass(world, LOOK_S)
         if _at_rest(world) is not None:
             await _pass(world, 2 * LOOK_S)  # what the agents have left to forget
             if (master := _at_rest(world)) is not None:  # the cloud may have announced the end of a machine meanwhile
-                await world.verdict.at_the_end(master.engine.memory, master.store)
+                await world.checks.at_the_end(master.engine.memory, master.store)
                 return
         passed_s = asyncio.get_running_loop().time() - began
         if passed_s > limit_s:
             if world.master is None:
                 world.violate("liveness: everything settles", "the master did not come back")
             else:
-                world.verdict.not_settled(world.master.engine.memory, passed_s / 3600.0)
+                world.checks.not_settled(world.master.engine.memory, passed_s / 3600.0)
             return
 
 
 def _at_rest(world: World) -> SimulatedMaster | None:
     """The master of a world in which nothing is in progress."""
     master = world.master
-    rests = master is not None and not world.verdict.unsettled(master.engine.memory) and not world.diary.live
+    rests = master is not None and not world.checks.unsettled(master.engine.memory) and not world.event_log.live
     return master if rests else None
 
 
@@ -196,15 +196,15 @@ async def _replay(world: World) -> int:
 def _outcome(seed: int, world: World, replayed: int) -> Outcome:
     return Outcome(
         seed=seed,
-        violations=tuple(world.verdict.violations),
+        violations=tuple(world.checks.violations),
         trace=world.trace,
         virtual_s=asyncio.get_running_loop().time(),
-        commits=world.verdict.commits,
+        commits=world.checks.commits,
         masters=world.masters,
         machines=len(world.cloud.machines),
-        steps=sum(entry.event == "step" for entry in world.diary.entries),
+        steps=sum(entry.event == "step" for entry in world.event_log.entries),
         replayed=replayed,
-        deadlines=world.verdict.deadlines,
+        deadlines=world.checks.deadlines,
         tally=dict(sorted(world.tally.items())),
     )
 

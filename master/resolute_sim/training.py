@@ -18,7 +18,7 @@ from resolute_master.domain.commands import ReportCheckpoint
 from resolute_master.domain.ids import AllocationId, ContainerId, TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_sim.client import Site, TaskClient
-from resolute_sim.diary import Diary, Entry, Event, LiveTask
+from resolute_sim.event_log import EventLog, Entry, Event, LiveTask
 from resolute_sim.machine import SimulatedMachine
 from resolute_sim.workload import METRIC, TIME_METRIC
 
@@ -48,7 +48,7 @@ class Storage:
 class TrainingSite(Site, Protocol):
     clock: Clock
     ids: IdSource
-    diary: Diary
+    event_log: EventLog
     storage: Storage
 
     def task_started(self, task: LiveTask) -> None: ...
@@ -94,7 +94,7 @@ class Training:
             since=site.clock.now(),
         )
         site.task_started(live)
-        site.diary.began(live)
+        site.event_log.began(live)
         why = "killed"
         try:
             self._task.write("line 0\n")
@@ -108,7 +108,7 @@ class Training:
             why = f"refused: {error}"
             return FENCED
         finally:
-            site.diary.ended(self._container, site.clock.now())
+            site.event_log.ended(self._container, site.clock.now())
             if self._chief:
                 self._note(Event.END, why=why)
 
@@ -258,7 +258,7 @@ class Training:
             await asyncio.Event().wait()  # the power is off: nothing after this happens
 
     def _note(self, event: Event, *, uuid: str = "", why: str = "") -> None:
-        self._site.diary.add(
+        self._site.event_log.add(
             Entry(
                 at=self._site.clock.now(),
                 event=event,

@@ -25,20 +25,20 @@ from resolute_master.engine.replay import Replay, replay
 from resolute_master.store.memory import MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.fake import FakeCloud, FakeMachine
-from resolute_sim.diary import Diary, Entry, Event, LiveTask
+from resolute_sim.event_log import EventLog, Entry, Event, LiveTask
 from resolute_sim.link import Link
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import JOIN_TOKEN, Killed, LatentStore, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
-from resolute_sim.verdict import Verdict
+from resolute_sim.checks import Checks
 from resolute_sim.weather import CALM, Weather
 from resolute_sim.workload import EPOCH, OWNERS, Workload
 
 HEARTBEAT_S = 5.0
 
 
-class WorldDiary(Diary):
-    """A diary that also prints its events."""
+class WorldEventLog(EventLog):
+    """An event log that also prints its events."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__()
@@ -72,17 +72,17 @@ class World:
         self.weather = weather
         self.pools: Mapping[PoolName, PoolPolicy] = workload.pools
         self.storage = Storage()
-        self.diary: Diary = WorldDiary(self.tell)
+        self.event_log: EventLog = WorldEventLog(self.tell)
         self.tables = MemoryTables()
         self.cloud = FakeCloud(
             clock=self.clock, rng=random.Random(self.rng.getrandbits(64)), behaviour=weather.cloud, host=self
         )
         self.machines: dict[str, SimulatedMachine] = {}
         self.master: SimulatedMaster | None = None
-        self.verdict = Verdict(
+        self.checks = Checks(
             clock=self.clock,
             cloud=self.cloud,
-            diary=self.diary,
+            event_log=self.event_log,
             checkpoints=self.storage.checkpoints,
             pools=self.pools,
             snapshot_every=snapshot_every,
@@ -118,7 +118,7 @@ class World:
         return self._trace.hexdigest()
 
     def violate(self, rule: str, text: str) -> None:
-        self.verdict.violate(rule, text)
+        self.checks.violate(rule, text)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -171,15 +171,15 @@ class World:
     async def _replace(self, master: SimulatedMaster) -> None:
         began = self.clock.now()
         if not master.committing:
-            await self.verdict.woken(master.engine.memory, MemoryStore(self.tables))
+            await self.checks.woken(master.engine.memory, MemoryStore(self.tables))
         await master.kill()
         for link in self._links:
             link.cut()
         self._links.clear()
         await asyncio.sleep(self.rng.uniform(*self.weather.outage_s))
         await self.start_master()
-        self.verdict.excuse((self.clock.now() - began).total_seconds())
-        self.verdict.unreachable(None, began)
+        self.checks.excuse((self.clock.now() - began).total_seconds())
+        self.checks.unreachable(None, began)
 
     async def watch_master(self) -> None:
         """An init: a master that ended by itself is started again."""
@@ -197,7 +197,7 @@ class World:
             fate(change)
 
     def after_commit(self, change: Change) -> None:
-        self.verdict.stored(change)
+        self.checks.stored(change)
         fate, self.fate_after = self.fate_after, None
         if fate is not None:
             fate(change)
@@ -207,7 +207,7 @@ class World:
             self.tally[f"decision: {decision.kind}"] += 1
             self.tell(f"master {decision.kind} {decision.subject}: {decision.reason}")
         self._trace.update(change.journal.digest.encode())
-        self.verdict.committed(master.engine.memory, change)
+        self.checks.committed(master.engine.memory, change)
 
     def failed(self, fault: RuleFault) -> None:
         self.violate("safety: the code does not fail", f"master: {fault}")
@@ -292,13 +292,13 @@ class World:
     # -- tasks -------------------------------------------------------------------------------------------------
 
     def task_started(self, task: LiveTask) -> None:
-        if any(other.allocation == task.allocation for other in self.diary.live.values()):
+        if any(other.allocation == task.allocation for other in self.event_log.live.values()):
             self.tally["task: is a member of a gang"] += 1
-        self.verdict.task_started(task)
+        self.checks.task_started(task)
 
     def resumed(self, trial: int, run: int, *, told: int, uuid: str) -> None:
         self.tally["task: goes on from a checkpoint" if uuid else "task: starts afresh"] += 1
-        self.verdict.resumed(trial, run, told=told, uuid=uuid)
+        self.checks.resumed(trial, run, told=told, uuid=uuid)
 
     # -- phases ------------------------------------------------------------------------------------------------
 

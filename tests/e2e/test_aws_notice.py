@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.extensions import TrialAllocation
 from resolute.wire.states import NoticeKind
 from support.aws_cluster import AwsCluster, aws_cluster
-from support.diary_checker import TrialRecord, check
+from support.event_log_checker import TrialRecord, check
 from support.live import record_of, until
 
 pytestmark = pytest.mark.needs("machines")
@@ -42,12 +42,12 @@ class Story:
     other: tuple[TrialAllocation, ...]
     """The runs of the other work."""
     runs: tuple[TrialAllocation, ...]
-    diary: list[dict[str, Any]]
+    event_log: list[dict[str, Any]]
     record: TrialRecord
     decisions: list[tuple[str, str, str]]
 
     def of_run(self, run: int, event: str) -> list[dict[str, Any]]:
-        return [each for each in self.diary if (each["trial_run_id"], each["event"]) == (run, event)]
+        return [each for each in self.event_log if (each["trial_run_id"], each["event"]) == (run, event)]
 
     def told(self, kind: str) -> list[str]:
         return [reason for each, _, reason in self.decisions if each == kind]
@@ -65,8 +65,8 @@ def told(aws: AwsCluster) -> Story:
     cluster = aws.cluster
     half = f"report {STEPS // 2} every 0.02s"
     script = [half, "checkpoint", "wait for preemption", half, "checkpoint every 50"]
-    experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"})
-    until("it waits", lambda: any(each["event"] == "save" for each in read_diary(cluster.diary)))
+    experiment = cluster.submit({"script": script, "event_log": f"{cluster.event_log}/"})
+    until("it waits", lambda: any(each["event"] == "save" for each in read_event_log(cluster.event_log)))
     (trial,) = experiment.list_trials()
     (instance,) = trial.list_allocations()[0].instance_ids
     first = aws.machine_of(instance)
@@ -86,7 +86,7 @@ def told(aws: AwsCluster) -> Story:
         lived=lived,
         other=other,
         runs=trial.list_allocations(),
-        diary=read_diary(cluster.diary),
+        event_log=read_event_log(cluster.event_log),
         record=record_of(experiment, steps=STEPS),
         decisions=aws.decisions(),
     )
@@ -126,7 +126,7 @@ def test_nothing_more_is_placed_on_the_machine(story: Story) -> None:
 
 
 def test_the_work_goes_on_at_the_exact_step(story: Story) -> None:
-    assert check(story.diary, [story.record]) == []
+    assert check(story.event_log, [story.record]) == []
     saved, (start,) = story.of_run(1, "save")[-1], story.of_run(2, "start")
     assert start["step"] == saved["step"] == story.of_run(1, "step")[-1]["step"] == STEPS // 2
     assert start["resumed_from"] == saved["uuid"]

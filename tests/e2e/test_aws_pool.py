@@ -17,12 +17,12 @@ from typing import Any
 import httpx
 import pytest
 
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.extensions import Instance, TrialAllocation
 from resolute_provisioner.clouds.aws.fake_ec2 import Lose
 from resolute_provisioner.risk import BOOT_BACKOFF_S
 from support.aws_cluster import AwsCluster, aws_cluster
-from support.diary_checker import TrialRecord, check
+from support.event_log_checker import TrialRecord, check
 from support.ec2_bridge import Ec2Bridge
 from support.live import LiveCluster, record_of, until
 
@@ -38,7 +38,7 @@ class Story:
     """What is on record of one trial whose spot machine was taken back, and of a pool whose machines cannot boot."""
 
     aws: AwsCluster
-    diary: list[dict[str, Any]]
+    event_log: list[dict[str, Any]]
     record: TrialRecord
     runs: tuple[TrialAllocation, ...]
     instances: Mapping[str, Instance]
@@ -52,7 +52,7 @@ class Story:
         return self.instances[id_]
 
     def of_run(self, run: int, event: str) -> list[Mapping[str, Any]]:
-        return [e for e in self.diary if (e["trial_run_id"], e["event"]) == (run, event)]
+        return [e for e in self.event_log if (e["trial_run_id"], e["event"]) == (run, event)]
 
     def launch_of(self, instance_id: str) -> Mapping[str, str]:
         """Repeated ones are equal to the letter."""
@@ -78,7 +78,7 @@ def told(aws: AwsCluster) -> Story:
     script = [half, "checkpoint", "wait for preemption", half, "checkpoint every 50"]
     front.fail("RunInstances", Lose(carried_out=True))
     doomed = cluster.submit({"script": ["report 1"]}, resources={"slots_per_trial": 1, "resource_pool": "broken"})
-    experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
+    experiment = cluster.submit({"script": script, "event_log": f"{cluster.event_log}/"}, max_restarts=0)
     until("it waits to be taken back", lambda: is_half_done(cluster, bridge))
     (trial,) = experiment.list_trials()
     (agent,) = trial.list_allocations()[0].instance_ids
@@ -101,7 +101,7 @@ def told(aws: AwsCluster) -> Story:
     instances = until("the books are closed", lambda: closed(cluster))
     return Story(
         aws=aws,
-        diary=read_diary(cluster.diary),
+        event_log=read_event_log(cluster.event_log),
         record=record_of(experiment, steps=STEPS),
         runs=trial.list_allocations(),
         instances={each.id: each for each in instances},
@@ -114,7 +114,7 @@ def told(aws: AwsCluster) -> Story:
 
 def is_half_done(cluster: LiveCluster, bridge: Ec2Bridge) -> bool:
     bridge.check()
-    return any((event["event"], event["step"]) == ("save", STEPS // 2) for event in read_diary(cluster.diary))
+    return any((event["event"], event["step"]) == ("save", STEPS // 2) for event in read_event_log(cluster.event_log))
 
 
 def files_of(user_data: bytes) -> dict[str, str]:
@@ -137,7 +137,7 @@ def moment(text: str) -> datetime:
 
 
 def test_the_training_goes_on_at_the_exact_step_on_another_machine(story: Story) -> None:
-    assert check(story.diary, [story.record]) == []
+    assert check(story.event_log, [story.record]) == []
     assert len(story.runs) == 2 and story.machine(1).id != story.machine(2).id
     saved = story.of_run(1, "save")[-1]
     (start,) = story.of_run(2, "start")

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from resolute.storage import CheckpointStorage, Manifest, storage_from_config
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.checkpoints import Checkpoint, GetCheckpointsQuery
 from resolute.wire.rest.experiment_changes import PatchCheckpointStorage, PatchExperiment
-from support.diary_checker import TrialRecord, check
+from support.event_log_checker import TrialRecord, check
 from support.live import LiveCluster, live_cluster, record_of, until
 from support.new_db import NewDb
 from support.object_stores import moto_store
@@ -42,13 +42,13 @@ class Story:
     """A trial that lost two machines, and the bucket that outlived them."""
 
     cluster: LiveCluster
-    diary: list[dict[str, Any]]
+    event_log: list[dict[str, Any]]
     record: TrialRecord
     storage: CheckpointStorage
     trial_id: int
 
     def of_run(self, run: int, event: str) -> list[Mapping[str, Any]]:
-        return [each for each in self.diary if (each["trial_run_id"], each["event"]) == (run, event)]
+        return [each for each in self.event_log if (each["trial_run_id"], each["event"]) == (run, event)]
 
     def known(self) -> tuple[Checkpoint, ...]:
         """To the master."""
@@ -64,9 +64,9 @@ class Story:
 
 
 @contextmanager
-def a_diary() -> Iterator[Path]:
+def an_event_log() -> Iterator[Path]:
     """Outside of `/tmp`, of which each task has its own, and open to the account that tasks run as."""
-    with tempfile.TemporaryDirectory(prefix="resolute-diary-", dir="/var/tmp") as directory:
+    with tempfile.TemporaryDirectory(prefix="resolute-events-", dir="/var/tmp") as directory:
         os.chmod(directory, 0o1777)
         yield Path(directory)
 
@@ -82,7 +82,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
     }
     pool = {"provider": provider, "agent_reconnect_wait": "2s"}
     directory = tmp_path_factory.mktemp("bucket")
-    with moto_store() as store, pytest.MonkeyPatch.context() as patch, a_diary() as diary:
+    with moto_store() as store, pytest.MonkeyPatch.context() as patch, an_event_log() as event_log:
         for name, value in store.environ.items():
             patch.setenv(name, value)
         settings: dict[str, Any] = {"checkpoint_storage": dict(store.config), **new_db()}
@@ -90,7 +90,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
             script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
             variables = [f"{name}={value}" for name, value in store.environ.items()]
             experiment = cluster.submit(
-                {"script": script, "diary": f"{diary}/"},
+                {"script": script, "event_log": f"{event_log}/"},
                 environment={"environment_variables": variables},
                 checkpoint_storage={"save_trial_latest": 1000},
             )
@@ -99,7 +99,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
             assert state == "COMPLETED", "".join(trial.iter_logs())
             yield Story(
                 cluster=cluster,
-                diary=read_diary(diary),
+                event_log=read_event_log(event_log),
                 record=record_of(experiment, steps=STEPS, lost=cluster.lost_machines()),
                 storage=storage_from_config(store.config, shared_fs_mount=None),
                 trial_id=trial.id,
@@ -108,7 +108,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
 
 
 def test_nothing_was_lost_and_nothing_ran_twice(story: Story) -> None:
-    assert check(story.diary, [story.record]) == []
+    assert check(story.event_log, [story.record]) == []
 
 
 def test_the_notice_was_enough_for_a_save_in_the_bucket_and_not_a_step_was_repeated(story: Story) -> None:
@@ -119,7 +119,7 @@ def test_the_notice_was_enough_for_a_save_in_the_bucket_and_not_a_step_was_repea
 
 
 def test_a_sudden_loss_goes_back_to_the_last_committed_checkpoint(story: Story) -> None:
-    """The one that the master knows: the kill may fall between its report and the line of the diary, at no cost."""
+    """The one that the master knows: the kill may fall between its report and the line of the event log, at no cost."""
     (start,) = story.of_run(3, "start")
     before = [each for each in story.known() if run_of(each) < 3]
     last = max(before, key=lambda each: int(each.metadata["steps_completed"]))

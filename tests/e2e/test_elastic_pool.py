@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from resolute.client.sdk import Experiment
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.extensions import Instance
-from support.diary_checker import check
+from support.event_log_checker import check
 from support.live import LiveCluster, gone, live_cluster, record_of, until
 from support.new_db import NewDb
 
@@ -66,7 +66,7 @@ def misfortunes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Misfortune
 
 def submit(cluster: LiveCluster, pool: str, *sentences: str, slots: int = 1) -> Experiment:
     script = sentences or ("report 5 every 0.02s",)
-    hparams = {"script": list(script), "diary": f"{cluster.diary}/"}
+    hparams = {"script": list(script), "event_log": f"{cluster.event_log}/"}
     return cluster.submit(hparams, resources={"slots_per_trial": slots, "resource_pool": pool}, max_restarts=5)
 
 
@@ -189,14 +189,14 @@ def test_a_machine_without_a_master_ends_itself_with_its_task(tmp_path: Path) ->
     pool = {"agent_reconnect_wait": "1s", "provider": local(master_timeout="2s")}
     with live_cluster(tmp_path, pool=pool) as cluster:
         experiment = submit(cluster, "default", "report 80 every 0.05s", "checkpoint every 5")
-        until("it has saved", lambda: [e for e in read_diary(cluster.diary) if e["event"] == "save"] or None)
+        until("it has saved", lambda: [e for e in read_event_log(cluster.event_log) if e["event"] == "save"] or None)
         (machine,), (task,) = cluster.machines(), cluster.tasks()
         cluster.kill_master()
         until("the machine has ended itself", lambda: ended(machine) and ended(task))
         until("it has taken everything along", lambda: cluster.left_over() == [])
         cluster.start()
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
-        assert check(read_diary(cluster.diary), [record_of(experiment, steps=80, lost=cluster.lost_machines())]) == []
+        assert check(read_event_log(cluster.event_log), [record_of(experiment, steps=80, lost=cluster.lost_machines())]) == []
         first, second = sorted(cluster.client.cluster.instances(), key=lambda each: each.id)
         assert first.paid_until is not None and second.paid_from is not None
         assert first.paid_until <= second.paid_from

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from resolute.testing.diary import read_diary
-from support.diary_checker import check
+from resolute.testing.event_log import read_event_log
+from support.event_log_checker import check
 from support.live import LiveCluster, gone, kill_pid, live_cluster, record_of, until
 from support.new_db import NewDb
 
@@ -20,18 +20,18 @@ PEER_ENDS_WITHIN_S = 5.0
 Entry = dict[str, Any]
 
 
-def of_run(diary: Path, run: int, event: str) -> dict[int, list[Entry]]:
+def of_run(event_log: Path, run: int, event: str) -> dict[int, list[Entry]]:
     """The entries of one run by rank."""
     found: dict[int, list[Entry]] = {0: [], 1: []}
-    for entry in read_diary(diary):
+    for entry in read_event_log(event_log):
         if (entry["trial_run_id"], entry["event"]) == (run, event):
             found[entry["rank"]].append(entry)
     return found
 
 
-def last_step(diary: Path, run: int) -> int:
+def last_step(event_log: Path, run: int) -> int:
     """The last step that every rank of the run has written down."""
-    return min(max((e["step"] for e in entries), default=0) for entries in of_run(diary, run, "step").values())
+    return min(max((e["step"] for e in entries), default=0) for entries in of_run(event_log, run, "step").values())
 
 
 def processes_of(cluster: LiveCluster, run: int) -> dict[int, int]:
@@ -46,8 +46,8 @@ def processes_of(cluster: LiveCluster, run: int) -> dict[int, int]:
 
 def killed_rank_takes_the_other_along(cluster: LiveCluster, *, run: int, rank: int) -> None:
     """Kills one rank of a run that has done a few steps after a save, and waits for the other."""
-    diary = cluster.diary
-    until("both ranks step", lambda: last_step(diary, run) >= CHECKPOINT_EVERY * 2 + 2)
+    event_log = cluster.event_log
+    until("both ranks step", lambda: last_step(event_log, run) >= CHECKPOINT_EVERY * 2 + 2)
     pids = processes_of(cluster, run)
     kill_pid(pids[rank])
     killed_at = time.monotonic()
@@ -57,26 +57,26 @@ def killed_rank_takes_the_other_along(cluster: LiveCluster, *, run: int, rank: i
 
 def test_a_gang_on_two_machines_stands_and_falls_together(tmp_path: Path, new_db: NewDb) -> None:
     with live_cluster(tmp_path, **new_db()) as cluster:
-        diary = cluster.diary
+        event_log = cluster.event_log
         script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
         experiment = cluster.submit(
-            {"script": script, "diary": f"{diary}/"}, resources={"slots_per_trial": 2}, max_restarts=2
+            {"script": script, "event_log": f"{event_log}/"}, resources={"slots_per_trial": 2}, max_restarts=2
         )
         killed_rank_takes_the_other_along(cluster, run=1, rank=1)
-        until("it was started again", lambda: last_step(diary, 2) > 0)
+        until("it was started again", lambda: last_step(event_log, 2) > 0)
         killed_rank_takes_the_other_along(cluster, run=2, rank=0)
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
 
-        entries = read_diary(diary)
+        entries = read_event_log(event_log)
         record = record_of(experiment, steps=STEPS)
         for rank in (0, 1):
             assert check([e for e in entries if e["rank"] == rank], [record]) == []
         for run in (1, 2, 3):
-            started = of_run(diary, run, "start")
+            started = of_run(event_log, run, "start")
             assert [len(of_rank) for of_rank in started.values()] == [1, 1], f"run {run}"
             assert started[0][0]["step"] == started[1][0]["step"], f"run {run}"
-        saved = [e["step"] for e in of_run(diary, 1, "save")[0]]
-        assert of_run(diary, 2, "start")[0][0]["step"] == max(saved) > 0
+        saved = [e["step"] for e in of_run(event_log, 1, "save")[0]]
+        assert of_run(event_log, 2, "start")[0][0]["step"] == max(saved) > 0
         (trial,) = experiment.list_trials()
         trial.reload()
         assert trial.details.restarts == 2

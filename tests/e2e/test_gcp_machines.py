@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.extensions import Instance, TrialAllocation
 from resolute_provisioner.clouds.gcp.fake_compute_engine import (
     PROJECT,
@@ -26,7 +26,7 @@ from resolute_provisioner.clouds.gcp.fake_compute_engine import (
     Times,
     compute_engine,
 )
-from support.diary_checker import TrialRecord, check
+from support.event_log_checker import TrialRecord, check
 from support.gce_bridge import gce_bridge
 from support.live import LiveCluster, record_of, until
 
@@ -71,7 +71,7 @@ class GcpCluster(LiveCluster):
 @dataclass(frozen=True, slots=True)
 class Story:
     engine: FakeComputeEngine
-    diary: list[dict[str, Any]]
+    event_log: list[dict[str, Any]]
     record: TrialRecord
     runs: tuple[TrialAllocation, ...]
     instances: Mapping[str, Instance]
@@ -82,7 +82,7 @@ class Story:
         return self.instances[id_]
 
     def events(self, run: int, event: str) -> list[dict[str, Any]]:
-        return [each for each in self.diary if (each["trial_run_id"], each["event"]) == (run, event)]
+        return [each for each in self.event_log if (each["trial_run_id"], each["event"]) == (run, event)]
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             cluster.start()
             half = f"report {STEPS // 2} every 0.05s"
             script = [half, "checkpoint", "wait for preemption", half, "checkpoint every 50"]
-            experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
+            experiment = cluster.submit({"script": script, "event_log": f"{cluster.event_log}/"}, max_restarts=0)
             (name,) = until("a machine runs", lambda: bridge.living() or None)
             until("it waits to be taken back", lambda: _is_half_done(cluster))
             bridge.preempt(name, notice_s=NOTICE_S)
@@ -109,7 +109,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             (trial,) = experiment.list_trials()
             yield Story(
                 engine=engine,
-                diary=read_diary(cluster.diary),
+                event_log=read_event_log(cluster.event_log),
                 record=record_of(experiment, steps=STEPS),
                 runs=trial.list_allocations(),
                 instances={each.id: each for each in instances},
@@ -120,7 +120,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def _is_half_done(cluster: LiveCluster) -> bool:
-    return any((each["event"], each["step"]) == ("save", STEPS // 2) for each in read_diary(cluster.diary))
+    return any((each["event"], each["step"]) == ("save", STEPS // 2) for each in read_event_log(cluster.event_log))
 
 
 def _closed(cluster: LiveCluster) -> tuple[Instance, ...] | None:
@@ -137,7 +137,7 @@ def test_a_stock_out_that_only_the_operation_tells_moves_the_pool_to_the_next_zo
 
 
 def test_a_preemption_costs_no_step(story: Story) -> None:
-    assert check(story.diary, [story.record]) == []
+    assert check(story.event_log, [story.record]) == []
     assert len(story.runs) == 2 and story.machine(1).id != story.machine(2).id
     notice, saved = story.machine(1).notice, story.events(1, "save")[-1]
     assert notice is not None and notice.deadline is not None and "spot" in notice.reason

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 from hostile.campaign import attack
-from hostile.verdict import Verdict, judgement
+from hostile.findings import Findings, summary
 
 from support.postgres import PostgresServer
 
 SEED = 20260101
 
 
-def assert_harmless(verdict: Verdict, budget: int) -> None:
-    assert not verdict.faults, judgement(verdict)
-    assert verdict.total == budget
-    assert len(verdict.rows) == 11, "not everybody attacked"
+def assert_harmless(findings: Findings, budget: int) -> None:
+    assert not findings.faults, summary(findings)
+    assert findings.total == budget
+    assert len(findings.rows) == 11, "not everybody attacked"
 
 
 @pytest.mark.nightly

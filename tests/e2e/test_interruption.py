@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.extensions import GetLedgerResponse, Instance, LedgerRow, TrialAllocation
-from support.diary_checker import TrialRecord, check
+from support.event_log_checker import TrialRecord, check
 from support.live import LiveCluster, live_cluster, record_of, until
 from support.new_db import NewDb
 
@@ -34,14 +34,14 @@ class Story:
     """What is on record of one trial that lost two machines."""
 
     cluster: LiveCluster
-    diary: list[dict[str, Any]]
+    event_log: list[dict[str, Any]]
     record: TrialRecord
     runs: tuple[TrialAllocation, ...]
     instances: Mapping[str, Instance]
     ledger: GetLedgerResponse
 
     def of_run(self, run: int, event: str) -> list[Entry]:
-        return [e for e in self.diary if (e["trial_run_id"], e["event"]) == (run, event)]
+        return [e for e in self.event_log if (e["trial_run_id"], e["event"]) == (run, event)]
 
     def machine(self, run: int) -> Instance:
         (id_,) = self.runs[run - 1].instance_ids
@@ -61,13 +61,13 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
     pool = {"provider": provider, "agent_reconnect_wait": "2s"}
     with live_cluster(tmp_path_factory.mktemp("interruption"), pool=pool, **new_db()) as cluster:
         script = [f"report {STEPS} every 0.05s", f"checkpoint every {CHECKPOINT_EVERY}"]
-        experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
+        experiment = cluster.submit({"script": script, "event_log": f"{cluster.event_log}/"}, max_restarts=0)
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
         (trial,) = experiment.list_trials()
         instances = until("the books are closed", lambda: closed(cluster))
         yield Story(
             cluster=cluster,
-            diary=read_diary(cluster.diary),
+            event_log=read_event_log(cluster.event_log),
             record=record_of(experiment, steps=STEPS, lost=cluster.lost_machines()),
             runs=trial.list_allocations(),
             instances={each.id: each for each in instances},
@@ -87,7 +87,7 @@ def moment(text: str) -> datetime:
 
 
 def test_nothing_was_lost_and_nothing_ran_twice(story: Story) -> None:
-    assert check(story.diary, [story.record]) == []
+    assert check(story.event_log, [story.record]) == []
     assert len(story.runs) == 3
     assert len({story.machine(run).id for run in (1, 2, 3)}) == 3
 

@@ -15,8 +15,8 @@ from campaign.__main__ import campaign
 from campaign.report import shortfalls
 from campaign.strikes import Kind
 
-from resolute.testing.diary import read_diary
-from support.diary_checker import check
+from resolute.testing.event_log import read_event_log
+from support.event_log_checker import check
 from support.effort import repeated
 from support.live import kill, live_cluster, record_of, until
 from support.new_db import NewDb
@@ -53,7 +53,7 @@ def test_nothing_is_lost_nothing_runs_twice_and_nothing_is_left(
     found = done.found
     assert (found.lost, found.doubled, found.leaked) == ([], [], [])
     assert shortfalls([done]) == []
-    assert found.seen["machines"] > 0 and found.seen["saves in diaries"] > 0 and found.seen["log lines"] > 0
+    assert found.seen["machines"] > 0 and found.seen["saves in event logs"] > 0 and found.seen["log lines"] > 0
 
 
 def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: Path, every_new_db: NewDb) -> None:
@@ -62,9 +62,9 @@ def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: P
         # However long the restarts take, it is at work still when the agent is back.
         steps, go = 120, cluster.storage / "go"
         script = ["report 100 every 0.05s", "wait for /determined_shared_fs/go", "report 20", "checkpoint every 20"]
-        experiment = cluster.submit({"script": script, "diary": "/determined_shared_fs/diary/"}, max_restarts=0)
+        experiment = cluster.submit({"script": script, "event_log": "/determined_shared_fs/event_log/"}, max_restarts=0)
         (task,) = until("the task runs", lambda: cluster.tasks() or None)
-        until("it makes steps", lambda: len(read_diary(cluster.storage / "diary")) > 5)
+        until("it makes steps", lambda: len(read_event_log(cluster.storage / "event_log")) > 5)
         cluster.kill_master()
         cluster.start()
         (agent,) = cluster.agents()
@@ -73,6 +73,6 @@ def test_running_tasks_survive_a_master_restart_and_an_agent_restart(tmp_path: P
         assert psutil.pid_exists(task.pid)
         go.touch()
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
-        assert {entry["trial_run_id"] for entry in read_diary(cluster.storage / "diary")} == {1}
-        assert check(read_diary(cluster.storage / "diary"), [record_of(experiment, steps=steps)]) == []
+        assert {entry["trial_run_id"] for entry in read_event_log(cluster.storage / "event_log")} == {1}
+        assert check(read_event_log(cluster.storage / "event_log"), [record_of(experiment, steps=steps)]) == []
     assert cluster.left_over() == []

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from resolute.client.sdk import Experiment
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from resolute.wire.rest.extensions import Instance, TrialAllocation
 from resolute_provisioner.clouds.local.cloud import order_interruption
-from support.diary_checker import check
+from support.event_log_checker import check
 from support.live import LiveCluster, live_cluster, record_of, until
 from support.new_db import NewDb
 
@@ -56,7 +56,7 @@ def submit(cluster: LiveCluster, pool: str, *, moves: int, saves: bool = True, *
     """A trial that waits to be moved so many times. Only what has saved is moved to save money."""
     stage = f"report {STAGE} every 0.02s"
     script = [stage, *[*["checkpoint"] * saves, "wait for preemption", stage] * moves]
-    hparams = {"script": script, "diary": f"{cluster.diary}/"}
+    hparams = {"script": script, "event_log": f"{cluster.event_log}/"}
     return cluster.submit(hparams, resources={"slots_per_trial": 1, "resource_pool": pool, **resources})
 
 
@@ -67,7 +67,7 @@ def attempts(experiment: Experiment) -> tuple[TrialAllocation, ...]:
 
 def entries(cluster: LiveCluster, experiment: Experiment) -> list[dict[str, Any]]:
     trials = {trial.id for trial in experiment.list_trials()}
-    return [entry for entry in read_diary(cluster.diary) if entry["trial_id"] in trials]
+    return [entry for entry in read_event_log(cluster.event_log) if entry["trial_id"] in trials]
 
 
 def reached(cluster: LiveCluster, experiment: Experiment, step: int) -> bool:
@@ -88,11 +88,11 @@ def ended(cluster: LiveCluster, pool: str) -> list[Instance] | None:
 def resumed_exactly(cluster: LiveCluster, experiment: Experiment, *, moves: int) -> None:
     """Each run went on at the step at which the one before had saved when it was moved; no step was done or counted twice."""
     steps = STAGE * (moves + 1)
-    diary = entries(cluster, experiment)
-    assert check(diary, [record_of(experiment, steps=steps, lost=cluster.lost_machines())]) == []
-    assert [each["step"] for each in diary if each["event"] == "step"] == list(range(1, steps + 1))
+    event_log = entries(cluster, experiment)
+    assert check(event_log, [record_of(experiment, steps=steps, lost=cluster.lost_machines())]) == []
+    assert [each["step"] for each in event_log if each["event"] == "step"] == list(range(1, steps + 1))
     stages = [STAGE * move for move in range(moves + 1)]
-    assert [each["step"] for each in diary if each["event"] == "start"] == stages
+    assert [each["step"] for each in event_log if each["event"] == "start"] == stages
     runs = attempts(experiment)
     assert [each.steps_at_start for each in runs] == stages
     assert [each.preempted for each in runs] == [True] * moves + [False]

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from resolute.testing.diary import read_diary
-from support.diary_checker import check
+from resolute.testing.event_log import read_event_log
+from support.event_log_checker import check
 from support.live import LiveCluster, live_cluster, record_of, until
 from support.postgres import PostgresServer, postgres_server
 
@@ -27,18 +27,18 @@ def test_work_goes_on_over_restarts_of_the_database_server(tmp_path: Path) -> No
         database = server.new_database()
         with live_cluster(tmp_path, db=server.db_config(database)) as cluster:
             script = [f"report {STEPS} every 0.05s", "checkpoint every 10"]
-            hparams = {"script": script, "diary": f"{cluster.diary}/"}
+            hparams = {"script": script, "event_log": f"{cluster.event_log}/"}
             experiments = [cluster.submit(hparams) for _ in range(2)]
             for strike in (server.restart, lambda: _killed(server), lambda: _away(server, cluster)):
-                done = len(read_diary(cluster.diary))
-                until("they make steps", lambda done=done: len(read_diary(cluster.diary)) > done + 15)
+                done = len(read_event_log(cluster.event_log))
+                until("they make steps", lambda done=done: len(read_event_log(cluster.event_log)) > done + 15)
                 strike()
             for experiment in experiments:
                 assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
             records = [record_of(experiment, steps=STEPS, lost=cluster.lost_machines()) for experiment in experiments]
-            assert check(read_diary(cluster.diary), records) == []
+            assert check(read_event_log(cluster.event_log), records) == []
             # Nobody was taken for lost because the database was: each trial ran once, to its end.
-            assert {entry["trial_run_id"] for entry in read_diary(cluster.diary)} == {1}
+            assert {entry["trial_run_id"] for entry in read_event_log(cluster.event_log)} == {1}
             until("the pool is empty", lambda: not cluster.machines())
             cluster.kill_master()
             _replays(server.url(database), cluster.config_file)

@@ -76,7 +76,7 @@ def test_killed_services_come_back_and_the_training_goes_on(tmp_path: Path) -> N
             until("the master serves", cluster.answers)
             # An agent that came before the first start had made the token is started again after a while.
             until("the agent has joined", lambda: cluster.client.agents.list() or None)
-            experiment = cluster.submit({"script": [f"report {STEPS} every 0.2s"], "diary": str(cluster.diary)})
+            experiment = cluster.submit({"script": [f"report {STEPS} every 0.2s"], "event_log": str(cluster.event_log)})
             (task,) = until("the task runs", lambda: systemd.processes(cluster.task_program) or None)
             restarted(systemd, AGENT)
             restarted(systemd, MASTER)

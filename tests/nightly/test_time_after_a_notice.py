@@ -6,8 +6,8 @@ from datetime import datetime
 from pathlib import Path
 
 from resolute.grace_period import MARGIN_S
-from resolute.testing.diary import read_diary
-from support.diary_checker import check
+from resolute.testing.event_log import read_event_log
+from support.event_log_checker import check
 from support.live import live_cluster, record_of
 from support.new_db import NewDb
 
@@ -24,18 +24,18 @@ def test_work_trains_on_until_shortly_before_its_machine_goes_away(tmp_path: Pat
     }
     with live_cluster(tmp_path, pool={"provider": provider}, **new_db()) as cluster:
         script = [f"report {STEPS} every 0.1s"]
-        experiment = cluster.submit({"script": script, "diary": f"{cluster.diary}/"}, max_restarts=0)
+        experiment = cluster.submit({"script": script, "event_log": f"{cluster.event_log}/"}, max_restarts=0)
         assert experiment.wait(interval_s=0.5, timeout_s=300) == "COMPLETED"
-        diary = read_diary(cluster.diary)
-        assert check(diary, [record_of(experiment, steps=STEPS, lost=cluster.lost_machines())]) == []
+        event_log = read_event_log(cluster.event_log)
+        assert check(event_log, [record_of(experiment, steps=STEPS, lost=cluster.lost_machines())]) == []
         (trial,) = experiment.list_trials()
         first, second = trial.list_allocations()
         (lost,) = (each for each in cluster.client.cluster.instances() if each.id in first.instance_ids)
     assert first.preempted and first.exit_code == 0 and first.instance_ids != second.instance_ids
-    at_the_notice, at_the_end = (e for e in diary if (e["trial_run_id"], e["event"]) == (1, "save"))
+    at_the_notice, at_the_end = (e for e in event_log if (e["trial_run_id"], e["event"]) == (1, "save"))
     assert at_the_end["step"] > at_the_notice["step"] >= TOLD_AT
     assert second.steps_at_start == first.steps_kept == at_the_end["step"]
     assert lost.notice is not None and lost.notice.deadline is not None
-    (end,) = (e for e in diary if (e["trial_run_id"], e["event"]) == (1, "end"))
+    (end,) = (e for e in event_log if (e["trial_run_id"], e["event"]) == (1, "end"))
     ended_at = datetime.fromisoformat(end["at"].replace("Z", "+00:00"))
     assert 0.0 < (lost.notice.deadline - ended_at).total_seconds() < NOTICE_S - MARGIN_S

@@ -57,7 +57,7 @@ def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | 
             if then is not None:
                 world.cloud.behaviour = replace(CALM_CLOUD, capacity=then)
                 await asyncio.sleep(HOUR_S)
-            assert not world.verdict.violations
+            assert not world.checks.violations
             return _course(world)
         finally:
             await world.close()

@@ -32,11 +32,11 @@ def after(fate: Callable[[World], Awaitable[None]], *, wait_s: float) -> list[De
             for _ in range(2):
                 await world.submit(work.submissions[0].command())
             await asyncio.sleep(300.0)
-            assert len(world.diary.live) == 2
+            assert len(world.event_log.live) == 2
             before = len(world.tables.decisions)
             await fate(world)
             await asyncio.sleep(wait_s)
-            assert not world.verdict.violations
+            assert not world.checks.violations
             return world.tables.decisions[before:]
         finally:
             await world.close()

@@ -25,7 +25,7 @@ from resolute.wire.rest.metrics import MetricsReport
 from resolute_provisioner.clouds.local.cloud import stop_all
 from resolute_provisioner.clouds.local.files import MachineFiles, machines
 from resolute_provisioner.clouds.records import Record, read_json
-from support.diary_checker import TrialRecord
+from support.event_log_checker import TrialRecord
 from support.ports import free_port
 
 T = TypeVar("T")
@@ -65,10 +65,10 @@ class LiveCluster:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.storage = directory / "checkpoints"
-        self.diary = self.storage / "diary"
+        self.event_log = self.storage / "event_log"
         """Directory for files of tasks. It is outside of `/tmp`, which is private for each task."""
-        self.diary.mkdir(parents=True)
-        self.diary.chmod(0o1777)  # If the agent is root, its tasks run as another user.
+        self.event_log.mkdir(parents=True)
+        self.event_log.chmod(0o1777)  # If the agent is root, its tasks run as another user.
         self.config_file = directory / "master.yaml"
         provider = {"type": "local", "slots_per_instance": 1, "max_instances": 2, "max_idle_agent_period": "3s"}
         self.config: dict[str, Any] = {
@@ -247,10 +247,10 @@ def client_of(url: str, directory: Path, *, user: str = "determined") -> Resolut
 
 
 def record_of(experiment: Experiment, *, steps: int, lost: Collection[str] = (), spoken: bool = False) -> TrialRecord:
-    """The only trial of an ended scripted experiment from the API, for the diary checker.
+    """The only trial of an ended scripted experiment from the API, for the checker of event logs.
 
-    `lost` contains lost machines (`LiveCluster.lost_machines`). With `spoken` its program prints each line of its diary
-    (`diary_checker.SAID`), so that the checker compares its log, too.
+    `lost` contains lost machines (`LiveCluster.lost_machines`). With `spoken` its program prints each line of its event log
+    (`event_log_checker.SAID`), so that the checker compares its log, too.
     """
     (trial,) = experiment.list_trials()
     trial.reload()

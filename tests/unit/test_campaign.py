@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from campaign import leaks, report
-from campaign.evidence import Verdict
+from campaign.evidence import Findings
 from campaign.points import Points
 from campaign.strikes import PLACES, Kind, Moment, Strike, plan
 
@@ -62,7 +62,7 @@ def test_every_planned_point_is_one_that_a_program_reaches() -> None:
 
 
 def on_a_store(done: Sequence[Strike], asked: Mapping[Kind, int], **more: Any) -> report.Campaign:
-    return report.Campaign(**{"store": "sqlite", "asked": asked, "done": done, "found": Verdict(), **more})
+    return report.Campaign(**{"store": "sqlite", "asked": asked, "done": done, "found": Findings(), **more})
 
 
 def test_a_campaign_that_did_what_it_was_asked_for_falls_short_of_nothing() -> None:
@@ -110,7 +110,7 @@ def test_the_kind_with_the_smallest_share_is_named() -> None:
 
 def test_a_campaign_fails_by_what_it_did_not_do_and_by_what_it_found() -> None:
     enough, asked = of_machines(100, 200), {Kind.MACHINE: 300}
-    good, bad = on_a_store(enough, asked), on_a_store(enough, asked, found=Verdict(lost=["a step"]))
+    good, bad = on_a_store(enough, asked), on_a_store(enough, asked, found=Findings(lost=["a step"]))
     assert report.outcome([good, good])[1] == 0
     assert report.outcome([bad, good])[1] == 1
     text, code = report.outcome([on_a_store(of_machines(99, 201), asked)])

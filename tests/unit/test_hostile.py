@@ -16,7 +16,7 @@ from hostile.frames import Rogue, links
 from hostile.garbage import garbage
 from hostile.sending import Outcome, Secrets
 from hostile.values import mutated
-from hostile.verdict import Verdict, compare, judgement, table
+from hostile.findings import Findings, compare, summary, table
 
 from resolute_master.api.app import ALL_ROUTES
 from resolute_master.api.rights import rows_of
@@ -101,7 +101,7 @@ def test_a_forged_token_has_the_claims_of_a_good_one_and_no_signature() -> None:
     assert forged("aGVhZA.Y2xhaW1z.c2ln").split(".")[1:] == ["Y2xhaW1z", ""]
 
 
-# ---------------------------------------------------------------------------------------------------------- the verdict
+# ---------------------------------------------------------------------------------------------------------- the findings
 
 GOOD = Outcome(who="nobody", what="GET /a", kind="exact", statuses=(401,), refused=True)
 
@@ -117,27 +117,27 @@ GOOD = Outcome(who="nobody", what="GET /a", kind="exact", statuses=(401,), refus
     ],
 )
 def test_each_sort_of_fault_is_found(outcome: Outcome, sort: str) -> None:
-    verdict = Verdict()
-    verdict.take([GOOD, outcome])
-    assert list(verdict.faults) == [sort]
-    assert judgement(verdict).startswith(f"{sort}: 1\n")
+    findings = Findings()
+    findings.take([GOOD, outcome])
+    assert list(findings.faults) == [sort]
+    assert summary(findings).startswith(f"{sort}: 1\n")
 
 
 def test_what_is_refused_not_served_or_asked_to_come_again_is_no_fault() -> None:
-    verdict = Verdict()
+    findings = Findings()
     statuses = (400, 401, 403, 404, 409, 413, 429, 501, 503)
-    verdict.take(replace(GOOD, statuses=(status,)) for status in statuses)
-    verdict.add(replace(GOOD, statuses=(200,), granted=True, refused=False))
-    verdict.add(replace(GOOD, kind="frames", messages=7, statuses=()))
-    assert not verdict.faults and verdict.total == 17
-    assert "never ended" in judgement(verdict)
-    assert table(verdict).splitlines()[1].split() == ["nobody", "17", "1", "1", "1", "1", "1", "3", "1", "1", "1"]
+    findings.take(replace(GOOD, statuses=(status,)) for status in statuses)
+    findings.add(replace(GOOD, statuses=(200,), granted=True, refused=False))
+    findings.add(replace(GOOD, kind="frames", messages=7, statuses=()))
+    assert not findings.faults and findings.total == 17
+    assert "never ended" in summary(findings)
+    assert table(findings).splitlines()[1].split() == ["nobody", "17", "1", "1", "1", "1", "1", "3", "1", "1", "1"]
 
 
 def test_the_table_tells_of_500() -> None:
-    verdict = Verdict()
-    verdict.add(replace(GOOD, statuses=(500,)))
-    assert table(verdict).splitlines()[0].split()[-1] == "500"
+    findings = Findings()
+    findings.add(replace(GOOD, statuses=(500,)))
+    assert table(findings).splitlines()[0].split()[-1] == "500"
 
 
 def test_secrets_are_found_wherever_they_stand_in_an_answer() -> None:

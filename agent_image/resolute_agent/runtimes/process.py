@@ -159,13 +159,13 @@ class ProcessRuntime(ContainerFiles):
                 said = await self._ask_to_start(home, spec, context)  # the forkserver died of something else; once more
         if said == supervisor.OK:
             return
-        diary = (home / supervisor.DIARY).read_text(errors="replace") if (home / supervisor.DIARY).exists() else ""
+        own_log = (home / supervisor.OWN_LOG).read_text(errors="replace") if (home / supervisor.OWN_LOG).exists() else ""
         shutil.rmtree(home, ignore_errors=True)
         if said == supervisor.STOPPED_BEFORE:
             raise LaunchAborted("killed before it was started")
         if said:
             raise LaunchRefused(f"the container's root cannot be made: {said.removeprefix(supervisor.FAILED).strip()}")
-        raise LaunchFailed(f"the supervisor died before the task ran: {diary.strip() or 'it left no word'}")
+        raise LaunchFailed(f"the supervisor died before the task ran: {own_log.strip() or 'it left no word'}")
 
     async def _ask_to_start(self, home: Path, spec: ContainerSpec, context: TaskContext) -> str:
         account = None

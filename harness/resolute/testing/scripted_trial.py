@@ -1,7 +1,7 @@
 """`python -m resolute.testing.scripted_trial`: a trial that executes a script, without any framework.
 
 The script is the hyperparameter `script` (see `resolute.testing.script` for the language), or `--script` off-cluster.
-The hyperparameter `diary` names a file or directory where every start, step, save and end is written down and flushed
+The hyperparameter `event_log` names a file or directory where every start, step, save and end is written down and flushed
 to disk. It reports, saves, obeys preemption and resumes at the exact step; in a gang all ranks meet at every step.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 from resolute import core
 from resolute.clock import Clock, SystemClock
 from resolute.errors import InvalidInput, ResoluteError
-from resolute.testing.diary import Diary
+from resolute.testing.event_log import EventLog
 from resolute.testing.script import (
     Command,
     Exit,
@@ -58,10 +58,10 @@ class Preempted(Exception):
 class ScriptedTrial:
     """Runs one script inside one context."""
 
-    def __init__(self, context: core.Context, script: Script, diary: Diary | None, metric: str) -> None:
+    def __init__(self, context: core.Context, script: Script, event_log: EventLog | None, metric: str) -> None:
         self._context = context
         self._script = script
-        self._diary = diary
+        self._event_log = event_log
         self._metric = metric
         self._position = Position()
         self._saved_step: int | None = None
@@ -222,14 +222,14 @@ class ScriptedTrial:
         self._context.checkpoint.started_from(uuid)
 
     def _note(self, event: str, **fields: Any) -> None:
-        if self._diary is not None:
-            self._diary.write(event, step=self._position.step, **fields)
+        if self._event_log is not None:
+            self._event_log.write(event, step=self._position.step, **fields)
 
 
 def main(arguments: list[str] | None = None, clock: Clock | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m resolute.testing.scripted_trial", description=__doc__)
     parser.add_argument("--script", help="sentences separated by ';' (default: the hyperparameter `script`)")
-    parser.add_argument("--diary", help="file or directory for the diary (default: the hyperparameter `diary`)")
+    parser.add_argument("--event-log", help="file or directory for the event log (default: the hyperparameter `event_log`)")
     parser.add_argument("--local-dir", type=Path, help="off-cluster: where checkpoints and reports go")
     parser.add_argument("--resume", metavar="UUID", help="off-cluster: the checkpoint to resume from")
     options = parser.parse_args(arguments)
@@ -240,10 +240,10 @@ def main(arguments: list[str] | None = None, clock: Clock | None = None) -> int:
     try:
         script = parse_script(options.script or hparams.get("script") or _missing())
         with core.init(local_dir=options.local_dir, clock=clock) as context:
-            diary = _diary(options.diary or hparams.get("diary"), context, clock)
+            event_log = _event_log(options.event_log or hparams.get("event_log"), context, clock)
             metric = str((trial.config.get("searcher") or {}).get("metric") or "loss") if trial else "loss"
             latest = info.latest_checkpoint if info is not None else None
-            ScriptedTrial(context, script, diary, metric).run(latest or options.resume)
+            ScriptedTrial(context, script, event_log, metric).run(latest or options.resume)
     except Preempted:
         return 0
     except ResoluteError as error:
@@ -256,7 +256,7 @@ def _missing() -> Any:
     raise InvalidInput("there is no script: set the hyperparameter `script`, or give --script")
 
 
-def _diary(path: Any, context: core.Context, clock: Clock) -> Diary | None:
+def _event_log(path: Any, context: core.Context, clock: Clock) -> EventLog | None:
     if not path:
         return None
     info = context.info
@@ -267,7 +267,7 @@ def _diary(path: Any, context: core.Context, clock: Clock) -> Diary | None:
         "trial_run_id": trial.trial_run_id if trial is not None else None,
         "rank": context.distributed.rank,
     }
-    return Diary(str(path), clock=clock, who=who)
+    return EventLog(str(path), clock=clock, who=who)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from resolute_master.decision.view import Budgets, PoolBudget, PoolView
 from resolute_master.domain.account import NOTHING, Owner, Rate
 from resolute_master.domain.copies import replace
 from resolute_master.lifecycle import budget
-from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.plan import Placement
 from resolute_provisioner.model import (
     Cause,
@@ -122,8 +122,8 @@ def affordable(view: PoolView, outcome: Outcome) -> tuple[Outcome, tuple[Unaffor
         return outcome, ()
     left_out = {each.allocation for each in refused}
     plan = replace(outcome.plan, place=tuple(each for each in outcome.plan.place if each.allocation not in left_out))
-    verdicts = {**outcome.verdicts, **dict.fromkeys(left_out, Verdict.WAITING)}
-    return replace(outcome, plan=plan, verdicts=verdicts), tuple(refused)
+    results = {**outcome.results, **dict.fromkeys(left_out, PlacementResult.WAITING)}
+    return replace(outcome, plan=plan, results=results), tuple(refused)
 
 
 def _unaffordable(view: PoolView, placement: Placement, closed: set[str]) -> Unaffordable | None:

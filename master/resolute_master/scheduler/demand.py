@@ -13,25 +13,25 @@ from itertools import islice, takewhile
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.scheduler.order import QueueKey, Shape
-from resolute_master.scheduler.outcome import Verdict
+from resolute_master.scheduler.outcome import PlacementResult
 from resolute_master.scheduler.plan import Hold, HoldKind
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Demand, Gang
 
-_PROMISED = (Verdict.COMING, Verdict.LAUNCHABLE, Verdict.RESERVED)
-_WANTS_MACHINES = (*_PROMISED, Verdict.WAITING)
+_PROMISED = (PlacementResult.COMING, PlacementResult.LAUNCHABLE, PlacementResult.RESERVED)
+_WANTS_MACHINES = (*_PROMISED, PlacementResult.WAITING)
 _OTHERS_LEAVE = (HoldKind.VACATING, HoldKind.PREEMPTING)
 
 
 def demand_of(
     snapshot: PoolSnapshot,
-    verdicts: Mapping[AllocationId, Verdict],
-    failed: Mapping[Shape, tuple[QueueKey, Verdict]],
+    results: Mapping[AllocationId, PlacementResult],
+    failed: Mapping[Shape, tuple[QueueKey, PlacementResult]],
     held_by: Callable[[JobId], int],
     holds: Iterable[Hold],
     kept_back: bool,
 ) -> Demand:
-    """`verdicts` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds, including this pass; `holds` are those of
+    """`results` and `failed` as in `Outcome`; `held_by` is what a job with a cap holds, including this pass; `holds` are those of
     the pass; `kept_back`: machines are kept for an allocation that cannot use them yet, and allocations without a machine are not
     listed. Empty for a pool that never grows. The most important comes first.
 
@@ -41,10 +41,10 @@ def demand_of(
         return Demand()
     listed: list[tuple[tuple[int, QueueKey], Shape]] = []
     # Fair share has its own order; allocations that the pass did not reach follow.
-    turns = {id_: turn for turn, id_ in enumerate(verdicts)} if snapshot.shares is not None else None
+    turns = {id_: turn for turn, id_ in enumerate(results)} if snapshot.shares is not None else None
     for shape in snapshot.queue:
-        keys = _waiting(snapshot, shape, verdicts, failed.get(shape), promised_only=kept_back)
-        limit = _limit(snapshot, shape, verdicts, held_by)
+        keys = _waiting(snapshot, shape, results, failed.get(shape), promised_only=kept_back)
+        limit = _limit(snapshot, shape, results, held_by)
         waiting = ((_order(turns, shape, key), shape) for key in keys)
         limit = min(limit, len(snapshot.queue[shape]))  # islice knows no larger numbers than the machine's
         listed.extend(islice(waiting if turns is None else sorted(waiting), limit))
@@ -70,21 +70,21 @@ def _order(turns: Mapping[AllocationId, int] | None, shape: Shape, key: QueueKey
 def _waiting(
     snapshot: PoolSnapshot,
     shape: Shape,
-    verdicts: Mapping[AllocationId, Verdict],
-    failed: tuple[QueueKey, Verdict] | None,
+    results: Mapping[AllocationId, PlacementResult],
+    failed: tuple[QueueKey, PlacementResult] | None,
     *,
     promised_only: bool,
 ) -> Iterator[QueueKey]:
     wanting = _PROMISED if promised_only else _WANTS_MACHINES
-    unread = not promised_only and (failed is None or failed[1] is not Verdict.CAPPED)
+    unread = not promised_only and (failed is None or failed[1] is not PlacementResult.CAPPED)
     for key in snapshot.queue[shape]:
-        verdict = verdicts.get(key.allocation)
-        if verdict in wanting or (verdict is None and unread):
+        result = results.get(key.allocation)
+        if result in wanting or (result is None and unread):
             yield key
 
 
 def _limit(
-    snapshot: PoolSnapshot, shape: Shape, verdicts: Mapping[AllocationId, Verdict], held_by: Callable[[JobId], int]
+    snapshot: PoolSnapshot, shape: Shape, results: Mapping[AllocationId, PlacementResult], held_by: Callable[[JobId], int]
 ) -> int:
     limit = _largest_run(snapshot.policy, shape.slots)
     cap = snapshot.jobs[shape.capped_job].max_slots if shape.capped_job and shape.slots else None
@@ -92,9 +92,9 @@ def _limit(
         return limit
     # Allocations with a machine are within the cap already, and part of what the job holds in this pass.
     looked_at = takewhile(
-        lambda verdict: verdict is not None, (verdicts.get(k.allocation) for k in snapshot.queue[shape])
+        lambda result: result is not None, (results.get(k.allocation) for k in snapshot.queue[shape])
     )
-    promised = sum(verdict in _PROMISED for verdict in looked_at)
+    promised = sum(result in _PROMISED for result in looked_at)
     return min(limit, promised + max(cap - held_by(shape.capped_job), 0) // shape.slots)
 
 

@@ -14,7 +14,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.scheduler.blockers import Blockers, find_blockers
 from resolute_master.scheduler.job_states import JobOrder, JobState, Walk
-from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.reasons import NAMES_SHOWN, Reasons
 from resolute_master.scheduler.rehearsal import (
     PASSES,
@@ -24,7 +24,7 @@ from resolute_master.scheduler.rehearsal import (
     Start,
     hold_of,
     start_in,
-    verdict_in,
+    result_in,
 )
 from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
@@ -157,7 +157,7 @@ class _Waiting:
     def _blockers(self, search: Rehearsal, outcome: Outcome) -> Blockers | None:
         hold = hold_of(outcome, self._mine.id)
         kept = () if hold is None else tuple(agent for agent, _ in hold.agents)
-        capped = verdict_in(self._snapshot, outcome, self._mine) is Verdict.CAPPED
+        capped = result_in(self._snapshot, outcome, self._mine) is PlacementResult.CAPPED
         if self._snapshot.held or (capped and self._snapshot.jobs[self._mine.job_id].hold):
             return None
         try:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from resolute_master.domain.ids import JobId
 from resolute_master.scheduler.balance import Balance, shares_of
 from resolute_master.scheduler.order import QueueKey, Shape
-from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.placing import Line, Placing
 from resolute_master.scheduler.priority import in_queue_order
 from resolute_master.scheduler.shares import USER_DEPTH, LineKey, Member, Need, Path, Turn
@@ -292,7 +292,7 @@ def _poorest_first(snapshot: PoolSnapshot, balance: Balance, placing: Placing) -
     while not placing.full and (sharers := whole.poorest()) is not None:
         turn = sharers.order()
         assert turn is not None, "a line that is next is not empty"
-        if placing.offer(sharers.line, sharers.first(turn.job)) >= Verdict.RESERVED:
+        if placing.offer(sharers.line, sharers.first(turn.job)) >= PlacementResult.RESERVED:
             sharers.over = True
         else:
             balance.give(sharers.member(turn.job), sharers.key.shape.slots)

@@ -12,7 +12,7 @@ from resolute_master.scheduler.plan import Plan
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 
-class Verdict(IntEnum):
+class PlacementResult(IntEnum):
     """The result for a pending allocation, in the order of the steps."""
 
     PLACED = 0
@@ -29,19 +29,19 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The plan, and the verdict for each allocation that the pass has read. `failed` is for the rest: the first allocation of a
+    """The plan, and the result for each allocation that the pass has read. `failed` is for the rest: the first allocation of a
     shape that got nothing, after which the pass read no more of that shape. A shape that is not in it was served, or the pass
     ended before it because nothing was left."""
 
     plan: Plan
-    verdicts: dict[AllocationId, Verdict]
-    failed: dict[Shape, tuple[QueueKey, Verdict]]
+    results: dict[AllocationId, PlacementResult]
+    failed: dict[Shape, tuple[QueueKey, PlacementResult]]
 
-    def verdict(self, snapshot: PoolSnapshot, allocation: Allocation) -> Verdict:
+    def result(self, snapshot: PoolSnapshot, allocation: Allocation) -> PlacementResult:
         """Of any pending allocation in the snapshot of the pass."""
-        known = self.verdicts.get(allocation.id)
+        known = self.results.get(allocation.id)
         if known is not None:
             return known
         failed = self.failed.get(snapshot.shape(allocation))
-        capped = snapshot.over_cap(allocation) if failed is None else failed[1] is Verdict.CAPPED
-        return Verdict.CAPPED if capped else Verdict.WAITING
+        capped = snapshot.over_cap(allocation) if failed is None else failed[1] is PlacementResult.CAPPED
+        return PlacementResult.CAPPED if capped else PlacementResult.WAITING

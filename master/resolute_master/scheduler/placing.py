@@ -23,7 +23,7 @@ from resolute_master.scheduler.eviction import Claim, Eviction, Evictions, Prece
 from resolute_master.scheduler.fitting import Refuses, Rooms, divide
 from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey, Shape
-from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement, Plan, Preemption, Reservation
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.unused import Unused
@@ -40,7 +40,7 @@ class Line:
 
     __slots__ = ("shape", "stage")
 
-    def __init__(self, shape: Shape, stage: Verdict) -> None:
+    def __init__(self, shape: Shape, stage: PlacementResult) -> None:
         self.shape = shape
         self.stage = stage
 
@@ -81,8 +81,8 @@ class Placing:
         self._preempt: list[Preemption] = []
         self._holds: list[Hold] = []
         self._reserve_at: list[Reservation] = []
-        self._verdicts: dict[AllocationId, Verdict] = {}
-        self._failed: dict[Shape, tuple[QueueKey, Verdict]] = {}
+        self._results: dict[AllocationId, PlacementResult] = {}
+        self._failed: dict[Shape, tuple[QueueKey, PlacementResult]] = {}
         self._unmet: set[object] = set()
         """Needs without slots now or later, and without a machine. Only a preemption frees slots in a pass."""
 
@@ -107,7 +107,7 @@ class Placing:
 
     def line(self, shape: Shape) -> Line:
         """A line that skips the steps that have failed for the same need."""
-        return Line(shape, Verdict.PREEMPTING if shape.need in self._unmet else Verdict.PLACED)
+        return Line(shape, PlacementResult.PREEMPTING if shape.need in self._unmet else PlacementResult.PLACED)
 
     def hopeless(self, shape: Shape) -> bool:
         """Only preemption can help allocations of this shape."""
@@ -127,14 +127,14 @@ class Placing:
         """The smallest number of slots that a pending allocation needs."""
         return min((shape.slots for shape in self._snapshot.queue if shape.slots > 0), default=0)
 
-    def offer(self, line: Line, key: QueueKey) -> Verdict:
+    def offer(self, line: Line, key: QueueKey) -> PlacementResult:
         """Run the steps for it. After `RESERVED` or worse, the others of its line are infeasible."""
-        verdict = self._verdicts[key.allocation] = self._verdict(line, key)
-        if verdict >= Verdict.RESERVED:
-            self._failed.setdefault(line.shape, (key, verdict))
-            if verdict is not Verdict.CAPPED:
+        result = self._results[key.allocation] = self._result(line, key)
+        if result >= PlacementResult.RESERVED:
+            self._failed.setdefault(line.shape, (key, result))
+            if result is not PlacementResult.CAPPED:
                 self._unmet.add(line.shape.need)
-        return verdict
+        return result
 
     def outcome(self) -> Outcome:
         spared = self._evictions.spared()
@@ -145,69 +145,69 @@ class Placing:
             demand=Demand()
             if self.full
             else demand_of(
-                self._snapshot, self._verdicts, self._failed, self._held_by, self._holds, self._machines.kept_back
+                self._snapshot, self._results, self._failed, self._held_by, self._holds, self._machines.kept_back
             ),
             holds=tuple(self._holds),
             revisit_at=min(filter(None, (self._revisit_at, self._evictions.ripe_at)), default=None),
             notes=tuple(Note(subject=hold.allocation, text=hold.words) for hold in self._holds),
             cut=self.full,
         )
-        return Outcome(plan=plan, verdicts=self._verdicts, failed=self._failed)
+        return Outcome(plan=plan, results=self._results, failed=self._failed)
 
     # -- one allocation ----------------------------------------------------------------------------------------
 
-    def _verdict(self, line: Line, key: QueueKey) -> Verdict:
+    def _result(self, line: Line, key: QueueKey) -> PlacementResult:
         shape, allocation = line.shape, self._snapshot.allocations[key.allocation]
         if shape.capped_job and not self._under_cap(allocation):
-            return Verdict.CAPPED
-        if line.stage < Verdict.PREEMPTING and shape.need in self._unmet:
-            line.stage = Verdict.PREEMPTING  # another line has failed since this one began
-        if line.stage is Verdict.PLACED:
+            return PlacementResult.CAPPED
+        if line.stage < PlacementResult.PREEMPTING and shape.need in self._unmet:
+            line.stage = PlacementResult.PREEMPTING  # another line has failed since this one began
+        if line.stage is PlacementResult.PLACED:
             if self._start(shape, allocation):
-                return Verdict.PLACED
+                return PlacementResult.PLACED
             if not self._spares_others(shape, allocation):
-                line.stage = Verdict.VACATING
+                line.stage = PlacementResult.VACATING
         if self._head is None and shape.slots > 0:
             self._head = allocation.id
-        verdict = self._keep_something(line, allocation)
-        if verdict is not Verdict.WAITING and shape.capped_job:
+        result = self._keep_something(line, allocation)
+        if result is not PlacementResult.WAITING and shape.capped_job:
             self._book(allocation)
-        return verdict
+        return result
 
-    def _keep_something(self, line: Line, allocation: Allocation) -> Verdict:
+    def _keep_something(self, line: Line, allocation: Allocation) -> PlacementResult:
         shape = line.shape
         if shape.slots == 0:
             return self._count_on_aux(line, allocation)
-        if line.stage is Verdict.PLACED:
+        if line.stage is PlacementResult.PLACED:
             self._machines.cover_one(shape.slots, allocation.id, launch=False)
-            return Verdict.COMING
-        if line.stage in (Verdict.VACATING, Verdict.PREEMPTING) and self._wait_for_leaving(shape, allocation):
-            return Verdict.VACATING
-        if line.stage <= Verdict.VACATING:
-            line.stage = Verdict.COMING
-        if line.stage is Verdict.COMING:
+            return PlacementResult.COMING
+        if line.stage in (PlacementResult.VACATING, PlacementResult.PREEMPTING) and self._wait_for_leaving(shape, allocation):
+            return PlacementResult.VACATING
+        if line.stage <= PlacementResult.VACATING:
+            line.stage = PlacementResult.COMING
+        if line.stage is PlacementResult.COMING:
             if self._prefers_preemption(line, allocation, launch=False):
-                return Verdict.PREEMPTING
+                return PlacementResult.PREEMPTING
             if self._count_on_machines(shape, allocation, launch=False):
-                return Verdict.COMING
-            line.stage = Verdict.LAUNCHABLE
-        if line.stage is Verdict.LAUNCHABLE:
+                return PlacementResult.COMING
+            line.stage = PlacementResult.LAUNCHABLE
+        if line.stage is PlacementResult.LAUNCHABLE:
             if self._prefers_preemption(line, allocation, launch=True):
-                return Verdict.PREEMPTING
+                return PlacementResult.PREEMPTING
             if self._count_on_machines(shape, allocation, launch=True):
-                return Verdict.LAUNCHABLE
-            line.stage = Verdict.PREEMPTING
-        if self._preemption and line.stage is Verdict.PREEMPTING:
+                return PlacementResult.LAUNCHABLE
+            line.stage = PlacementResult.PREEMPTING
+        if self._preemption and line.stage is PlacementResult.PREEMPTING:
             if self._preempt_for(line, allocation):
-                return Verdict.PREEMPTING
+                return PlacementResult.PREEMPTING
             if self._preempt_beside_machines(line, allocation):
-                return Verdict.LAUNCHABLE
-            line.stage = Verdict.RESERVED
+                return PlacementResult.LAUNCHABLE
+            line.stage = PlacementResult.RESERVED
         if not self._reserved and self._reserve(shape, allocation):
             self._reserved = True
             self._reservations += 1
-            return Verdict.RESERVED
-        return Verdict.WAITING
+            return PlacementResult.RESERVED
+        return PlacementResult.WAITING
 
     def _refuses(self, shape: Shape, agent: AgentId) -> bool:
         if agent in shape.blocked:
@@ -231,7 +231,7 @@ class Placing:
     def _launched_for_others(self, shape: Shape, allocation: Allocation, agent: AgentId, *, lesser: bool) -> bool:
         """The agent's machine was launched for others, which start there; `lesser` includes less important ones."""
         return any(
-            self._verdicts.get(other.id) is not Verdict.PLACED
+            self._results.get(other.id) is not PlacementResult.PLACED
             and (lesser or self._snapshot.shape(other).priority <= shape.priority)
             for other in self._unused.expected(agent, allocation)
         )
@@ -345,13 +345,13 @@ class Placing:
             self._look_again_at(self._snapshot.now + timedelta(seconds=decided_again_in_s(wait_s)))
         return False
 
-    def _count_on_aux(self, line: Line, allocation: Allocation) -> Verdict:
-        for verdict, launch in ((Verdict.COMING, False), (Verdict.LAUNCHABLE, True)):
-            if line.stage <= verdict:
+    def _count_on_aux(self, line: Line, allocation: Allocation) -> PlacementResult:
+        for result, launch in ((PlacementResult.COMING, False), (PlacementResult.LAUNCHABLE, True)):
+            if line.stage <= result:
                 if self._machines.cover_one(0, allocation.id, launch=launch):
-                    return verdict
-                line.stage = Verdict(verdict + 1)
-        return Verdict.WAITING
+                    return result
+                line.stage = PlacementResult(result + 1)
+        return PlacementResult.WAITING
 
     def _claim(self, shape: Shape, allocation: Allocation) -> Claim:
         return Claim(

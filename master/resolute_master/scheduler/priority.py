@@ -29,7 +29,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId
 from resolute_master.scheduler.eviction import Claim, Group, Level
 from resolute_master.scheduler.order import Loss, QueueKey, Shape, Standing
-from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.placing import Line, Placing
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.sorted_map import SortedMap
@@ -74,10 +74,10 @@ def in_queue_order(placing: Placing, lines: Lines, ended: Callable[[Shape, Queue
     heapify(heap)
     while heap and not placing.full:
         key, shape, line, keys = heap[0]
-        verdict = placing.offer(line, key)
-        if verdict >= Verdict.RESERVED and ended(shape, key):
+        result = placing.offer(line, key)
+        if result >= PlacementResult.RESERVED and ended(shape, key):
             return False
-        following = None if verdict >= Verdict.RESERVED else next(keys, None)
+        following = None if result >= PlacementResult.RESERVED else next(keys, None)
         if following is None:
             heappop(heap)
         else:

@@ -17,9 +17,9 @@ from resolute_master.scheduler.blockers import opened, openings
 from resolute_master.scheduler.fitting import Rooms, divide
 from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey
-from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement
-from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, start_in, vacating_for, verdict_in
+from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, start_in, vacating_for, result_in
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.unused import Unused
 
@@ -67,19 +67,19 @@ class Reasons:
             return f"Nothing starts in the pool: {self._snapshot.held}."
         if (placement := self._placements.get(allocation.id)) is not None:
             return f"{allocation.id} starts now on {names(placement.agents)}."
-        verdict, need = verdict_in(self._snapshot, self._outcome, allocation), needed(allocation)
+        result, need = result_in(self._snapshot, self._outcome, allocation), needed(allocation)
         hold = hold_of(self._outcome, allocation.id)
-        match verdict:
-            case Verdict.CAPPED:
+        match result:
+            case PlacementResult.CAPPED:
                 return self._capped(allocation)
-            case Verdict.VACATING | Verdict.PREEMPTING if hold is not None:
+            case PlacementResult.VACATING | PlacementResult.PREEMPTING if hold is not None:
                 leaving = vacating_for(self._snapshot, self._outcome, hold)
                 return f"It waits for {need} on {_agents(hold)}: {names(leaving)} must end first."
-            case Verdict.COMING:
+            case PlacementResult.COMING:
                 return f"It waits for {need} of machines that are starting{self._spared(allocation)}."
-            case Verdict.LAUNCHABLE:
+            case PlacementResult.LAUNCHABLE:
                 return f"It waits for {need} of machines that the pool may launch."
-            case Verdict.RESERVED if hold is not None:
+            case PlacementResult.RESERVED if hold is not None:
                 return f"It waits for {need}: {_kept(hold)} for it until {hold.kind.until}{self._no_preemption(allocation)}."
             case _:
                 return self._waits(allocation)

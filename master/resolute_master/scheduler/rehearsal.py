@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AgentId, AllocationId
 from resolute_master.scheduler.carried_out import carried_out, without_vacated
-from resolute_master.scheduler.outcome import Outcome, Verdict
+from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.plan import Hold
 from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -77,7 +77,7 @@ def start_in(snapshot: PoolSnapshot, outcome: Outcome, allocation: AllocationId)
     for placement in outcome.plan.place:
         if placement.allocation == allocation:
             return Start(agents=placement.agents)
-    if outcome.verdicts.get(allocation) in (Verdict.VACATING, Verdict.PREEMPTING):
+    if outcome.results.get(allocation) in (PlacementResult.VACATING, PlacementResult.PREEMPTING):
         hold = hold_of(outcome, allocation)
         if hold is not None:
             return Start(
@@ -104,7 +104,7 @@ def vacating_for(snapshot: PoolSnapshot, outcome: Outcome, hold: Hold) -> list[A
     )
 
 
-def verdict_in(snapshot: PoolSnapshot, outcome: Outcome, allocation: Allocation) -> Verdict:
-    """The verdict of a pending allocation. One that the pass did not read has the verdict of the first of its shape that got
+def result_in(snapshot: PoolSnapshot, outcome: Outcome, allocation: Allocation) -> PlacementResult:
+    """The result of a pending allocation. One that the pass did not read has the result of the first of its shape that got
     nothing, except that a cap applies to its own job only."""
-    return outcome.verdict(snapshot, allocation)
+    return outcome.result(snapshot, allocation)

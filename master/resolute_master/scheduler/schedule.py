@@ -20,7 +20,7 @@ def schedule(snapshot: PoolSnapshot, *, starts: int | None = None) -> Plan:
 def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
     """The plan, with what `explain` needs."""
     if snapshot.held or not len(snapshot.queue):
-        return Outcome(plan=Plan(), verdicts={}, failed={})  # nothing may start, or nothing waits
+        return Outcome(plan=Plan(), results={}, failed={})  # nothing may start, or nothing waits
     match snapshot.policy.scheduler:
         case SchedulerKind.PRIORITY:
             return priority.run(snapshot, starts=starts)

@@ -20,7 +20,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.model import Market, PoolScaling
-from resolute_sim.diary import Diary, Event
+from resolute_sim.event_log import EventLog, Event
 
 MARGIN_S = 600.0
 """Of a deadline: the boot of the first machine, the margin that the rule keeps itself, and orders that are late."""
@@ -47,9 +47,9 @@ class _Course:
 class Deadlines:
     """Of trials with a correct or unknown length that only the choice of a market could delay."""
 
-    def __init__(self, pools: Mapping[PoolName, PoolPolicy], diary: Diary) -> None:
+    def __init__(self, pools: Mapping[PoolName, PoolPolicy], event_log: EventLog) -> None:
         self._pools = pools
-        self._diary = diary
+        self._event_log = event_log
         self._courses: dict[int, _Course] = {}
         self._away_s = 0.0
 
@@ -64,7 +64,7 @@ class Deadlines:
 
     def silent(self, machine: str) -> None:
         """It froze or was unreachable: the loss of its work is detected late."""
-        for task in self._diary.live.values():
+        for task in self._event_log.live.values():
             if task.machine == machine and task.trial in self._courses:
                 self._excuse(self._courses[task.trial], f"{machine} was silent")
 
@@ -99,7 +99,7 @@ class Deadlines:
     def _done(self) -> Iterator[tuple[int, _Course, datetime]]:
         """Times of the last step of trials without an excuse, of which no run was lost without a notice."""
         for trial, course in sorted(self._courses.items()):
-            entries = self._diary.of_trial[trial]
+            entries = self._event_log.of_trial[trial]
             done = next((e.at for e in entries if e.event is Event.STEP and e.step == course.steps), None)
             lost = any(e.event is Event.END and not e.why.startswith("exit 0") for e in entries)
             if done is not None and not lost and not course.excuse:

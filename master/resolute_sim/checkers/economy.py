@@ -18,7 +18,7 @@ from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_provisioner.model import Intent, Observed, PoolScaling
 from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S
-from resolute_sim.diary import Diary
+from resolute_sim.event_log import EventLog
 
 CENT = 1e-6
 """Of an amount: what rounding may make of sums."""
@@ -117,8 +117,8 @@ class Lingering:
         """Time for which no part could act."""
         self._away_s += seconds
 
-    def check(self, cloud: FakeCloud, diary: Diary, now: datetime) -> Iterator[str]:
-        used = {busy.machine: busy.end for busy in sorted(diary.busy, key=lambda b: b.end)}
+    def check(self, cloud: FakeCloud, event_log: EventLog, now: datetime) -> Iterator[str]:
+        used = {busy.machine: busy.end for busy in sorted(event_log.busy, key=lambda b: b.end)}
         of_pool: defaultdict[PoolName, list[tuple[datetime, datetime, str]]] = defaultdict(list)
         for line in cloud.bill.lines:
             pool = PoolName(cloud.machines[line.provider_id].request.pool)
@@ -158,13 +158,13 @@ def _idle_s(scaling: PoolScaling, price_per_hour: float) -> float:
     return max(scaling.idle_timeout_s, 3600.0 * scaling.max_idle_cost / price_per_hour)
 
 
-def nothing_is_left(cloud: FakeCloud, diary: Diary, state: ClusterState) -> Iterator[str]:
+def nothing_is_left(cloud: FakeCloud, event_log: EventLog, state: ClusterState) -> Iterator[str]:
     """After the end: what runs is what the pools are to keep, and every bill is booked as it was."""
     rows = {row.token: row for row in state.all(Instance)}
     for line in cloud.bill.running():
         if line.token not in rows:
             yield f"{line.instance_id} is still paid for, and no row of a living machine knows it"
-    for task in diary.live.values():
+    for task in event_log.live.values():
         yield f"{task.container} of {task.allocation} still runs on {task.machine}"
 
 

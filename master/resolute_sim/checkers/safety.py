@@ -18,7 +18,7 @@ from resolute_master.engine.journal import decode_commands
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.moves import EXPERIMENT_MOVES
 from resolute_provisioner.model import Intent
-from resolute_sim.diary import Diary, LiveTask
+from resolute_sim.event_log import EventLog, LiveTask
 
 LEASE_SLACK_S = 6.0
 """A lease counts from the last answered heartbeat, and a message takes its time."""
@@ -147,13 +147,13 @@ class Incarnations:
 class Ownership:
     """The runs that the world runs now, whatever the master's state."""
 
-    def __init__(self, diary: Diary, lease_s: Mapping[PoolName, float]) -> None:
-        self._diary = diary
+    def __init__(self, event_log: EventLog, lease_s: Mapping[PoolName, float]) -> None:
+        self._event_log = event_log
         self._lease_s = lease_s
         self._ended: dict[str, tuple[datetime, float]] = {}
 
     def started(self, task: LiveTask) -> Iterator[str]:
-        for other in self._diary.live.values():
+        for other in self._event_log.live.values():
             if other.trial == task.trial and other.run != task.run:
                 yield f"run {task.run} of trial {task.trial} starts while run {other.run} still runs on {other.machine}"
             if other.trial == task.trial and other.run == task.run and other.allocation != task.allocation:
@@ -169,7 +169,7 @@ class Ownership:
 
     def outlived(self, now: datetime) -> Iterator[str]:
         """A task whose allocation is over ends at the latest with its lease."""
-        for task in self._diary.live.values():
+        for task in self._event_log.live.values():
             known = self._ended.get(task.allocation)
             if known is None:
                 continue

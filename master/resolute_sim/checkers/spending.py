@@ -14,7 +14,7 @@ from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.cost import Line, total
 from resolute_provisioner.clouds.fake import BillLine, FakeCloud
 from resolute_sim.checkers.prices import ToldPrices
-from resolute_sim.diary import Busy, Diary
+from resolute_sim.event_log import Busy, EventLog
 
 ROUNDING = 1e-6
 """Of an amount, or of one unit of money."""
@@ -35,9 +35,9 @@ class Unreachable:
 class Limits:
     """No experiment has spent more than its limit while it could have been stopped."""
 
-    def __init__(self, cloud: FakeCloud, diary: Diary, told: ToldPrices) -> None:
+    def __init__(self, cloud: FakeCloud, event_log: EventLog, told: ToldPrices) -> None:
         self._cloud = cloud
-        self._diary = diary
+        self._event_log = event_log
         self._told = told
         self._unreachable: list[Unreachable] = []
 
@@ -52,7 +52,7 @@ class Limits:
         mine = frozenset(trials)
         spent = sum(
             self._cost(busy, lines[busy.machine])
-            for busy in self._diary.busy
+            for busy in self._event_log.busy
             if busy.trial in mine and busy.machine in lines
         )
         if spent > limit + ROUNDING:

@@ -8,7 +8,7 @@
   const text = editor.querySelector("textarea");
   const gutter = editor.querySelector(".gutter");
   const form = text.form;
-  const verdict = document.getElementById("verdict");
+  const checkResult = document.getElementById("check-result");
   const checking = document.getElementById("checking");
 
   function number() {
@@ -24,10 +24,10 @@
 
   function mark() {
     for (const line of gutter.children) line.classList.remove("wrong");
-    for (const found of verdict.querySelectorAll("[data-line]")) {
+    for (const found of checkResult.querySelectorAll("[data-line]")) {
       gutter.children[Number(found.dataset.line) - 1]?.classList.add("wrong");
     }
-    text.setAttribute("aria-invalid", String(verdict.querySelector(".problems") !== null));
+    text.setAttribute("aria-invalid", String(checkResult.querySelector(".problems") !== null));
   }
 
   function goTo(line) {
@@ -51,7 +51,7 @@
       if (mine !== asked) return;
       if (response.ok) {
         const made = new DOMParser().parseFromString(found, "text/html");
-        verdict.replaceChildren(...made.body.childNodes);
+        checkResult.replaceChildren(...made.body.childNodes);
         mark();
       }
       checking.textContent = response.ok ? "" : "not checked";
@@ -88,7 +88,7 @@
     number();
     check();
   });
-  verdict.addEventListener("click", (event) => {
+  checkResult.addEventListener("click", (event) => {
     const found = event.target.closest("[data-line]");
     if (found) goTo(Number(found.dataset.line));
   });

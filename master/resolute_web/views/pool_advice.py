@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from resolute.wire.rest.advice import remarks, verdict
+from resolute.wire.rest.advice import remarks, conclusion
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call
 from resolute_master.domain.pool import PoolPolicy
@@ -25,7 +25,7 @@ async def advice(call: Call, policy: PoolPolicy) -> web.Response:
         title=f"Advice on pool {policy.name}",
         section="Cluster",
         found=found,
-        verdict="" if found.advice is None else verdict(found.advice),
+        conclusion="" if found.advice is None else conclusion(found.advice),
         remarks=list(remarks(found)),
         policy=policy,
         reloaded_s=RELOADED_S if found.computing and found.advice is None else 0,

@@ -53,7 +53,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CheckResult:
     """What the checks say: either problems, or what would be created."""
 
     problems: Sequence[Problem] = ()
@@ -83,7 +83,7 @@ def _in_lines(text: str) -> str:
 
 
 async def _form(
-    call: Call, draft: Draft, title: str, *, verdict: Verdict | None = None, status: int = 200
+    call: Call, draft: Draft, title: str, *, check: CheckResult | None = None, status: int = 200
 ) -> web.Response:
     state = call.api.engine.state
     parent = await find_experiment(call.api, draft.parent) if draft.parent else None
@@ -95,7 +95,7 @@ async def _form(
         section="Experiments",
         draft=draft,
         parent=parent,
-        verdict=verdict or await _checked(call, draft),
+        check=check or await _checked(call, draft),
         templates=sorted(template.id for template in state.all(Template)),
         projects=[(one.id, f"{names.get(one.workspace_id, '')} / {one.name}") for one in workspaces.projects(state)],
         status=status,
@@ -125,13 +125,13 @@ def _request(draft: Draft) -> CreateExperimentRequest:
     )
 
 
-async def _checked(call: Call, draft: Draft) -> Verdict:
+async def _checked(call: Call, draft: Draft) -> CheckResult:
     """As the command line's `--test-mode` without a trial: everything that a submission is refused for."""
     try:
         created = await create_from(call, replace(_request(draft), validate_only=True))
     except ResoluteError as error:
-        return Verdict(problems=problems_of(str(error), draft.config))
-    return Verdict(created=created, trials=await _planned(call, created))
+        return CheckResult(problems=problems_of(str(error), draft.config))
+    return CheckResult(created=created, trials=await _planned(call, created))
 
 
 async def _planned(call: Call, created: CreateExperimentResponse) -> Sequence[TrialSummary]:
@@ -147,7 +147,7 @@ async def _planned(call: Call, created: CreateExperimentResponse) -> Sequence[Tr
 async def check(call: Call, _: None) -> web.Response:
     """For the editor, while someone types."""
     draft = _draft_of(await read_form(call))
-    return await fragment("submit_verdict.html", verdict=await _checked(call, draft))
+    return await fragment("submit_check.html", check=await _checked(call, draft))
 
 
 # ------------------------------------------------------------------------------------------------------------- submit
@@ -163,8 +163,8 @@ async def submit(call: Call, _: None) -> web.Response:
         code = code_of([each for each in uploads if each.field == "code"], now_s=int(call.api.clock.now().timestamp()))
         created = await create_from(call, replace(_request(draft), model_definition=code))
     except ResoluteError as error:
-        verdict = Verdict(problems=problems_of(str(error), draft.config))
-        return await _form(call, draft, title, verdict=verdict, status=status_of(error).http)
+        check = CheckResult(problems=problems_of(str(error), draft.config))
+        return await _form(call, draft, title, check=check, status=status_of(error).http)
     return see(f"/det/experiments/{created.experiment.id}")
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import asyncpg
 import pytest
 
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from support.live import LiveCluster, live_cluster, until
 from support.new_db import NewDb
 
@@ -84,14 +84,14 @@ def left_by(cluster: LiveCluster, settings: Mapping[str, Any]) -> Dead:
 def test_a_killed_master_replays_from_its_journal_alone(tmp_path: Path, new_db: NewDb) -> None:
     settings = new_db()
     with live_cluster(tmp_path, **settings) as cluster:
-        diary = cluster.storage / "diary"
-        hparams = {"script": ["report 40 every 0.05s", "checkpoint every 5"], "diary": "/determined_shared_fs/diary/"}
+        event_log = cluster.storage / "event_log"
+        hparams = {"script": ["report 40 every 0.05s", "checkpoint every 5"], "event_log": "/determined_shared_fs/event_log/"}
         experiments = [cluster.submit(hparams, max_restarts=3) for _ in range(2)]
-        until("they work", lambda: len(read_diary(diary)) > 8)
+        until("they work", lambda: len(read_event_log(event_log)) > 8)
         cluster.kill_master()
         cluster.start()
         experiments.append(cluster.submit({"script": ["exit 3"]}, max_restarts=1))
-        until("they work on", lambda: len(read_diary(diary)) > 30)
+        until("they work on", lambda: len(read_event_log(event_log)) > 30)
         for experiment in experiments:
             experiment.wait(interval_s=0.2, timeout_s=120)
         cluster.kill_master()

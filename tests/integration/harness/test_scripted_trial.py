@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from resolute.storage import DirectoryStorage, Manifest
-from resolute.testing.diary import read_diary
+from resolute.testing.event_log import read_event_log
 from support.harness_master import FakeMaster, packed, task_variables
 from support.harness_tasks import Tasks
 
@@ -19,7 +19,7 @@ SCRIPTED = [sys.executable, "-m", "resolute.testing.scripted_trial"]
 
 def test_reports_saves_and_completes(master: FakeMaster, tasks: Tasks, tmp_path: Path) -> None:
     master.contexts["3.task"] = packed({"notes/readme.txt": "model code"})
-    hparams = {"script": ["report 10", "checkpoint every 4", "log 3 lines"], "diary": f"{tmp_path}/diary/"}
+    hparams = {"script": ["report 10", "checkpoint every 4", "log 3 lines"], "event_log": f"{tmp_path}/event_log/"}
     ended = tasks.run(task_variables(master, tmp_path, hparams=hparams, entrypoint=SCRIPTED))
     assert ended.code == 0, ended.err
     assert ended.out.splitlines() == ["line 0", "line 1", "line 2"]
@@ -35,7 +35,7 @@ def test_reports_saves_and_completes(master: FakeMaster, tasks: Tasks, tmp_path:
     assert (last.parent, last.trial_run_id, last.steps_completed) == (saved[8]["uuid"], 1, 10)
     assert master.stored.progress[-1] == 1.0
     assert master.stored.acknowledged == []
-    events = [entry["event"] for entry in read_diary(tmp_path / "diary")]
+    events = [entry["event"] for entry in read_event_log(tmp_path / "event_log")]
     assert events.count("step") == 10 and events.count("save") == 3 and events[0] == "start" and events[-1] == "end"
     marks = master.stored.marks
     assert marks[0]["steps"] == 0 and marks[-1]["steps"] == 10 and marks[-1]["checkpointingS"] > 0
@@ -45,7 +45,7 @@ def test_reports_saves_and_completes(master: FakeMaster, tasks: Tasks, tmp_path:
 def test_preempted_saves_acknowledges_and_resumes_at_the_exact_step(
     master: FakeMaster, tasks: Tasks, tmp_path: Path
 ) -> None:
-    hparams = {"script": "report 1000000 every 5ms", "diary": str(tmp_path / "diary.jsonl")}
+    hparams = {"script": "report 1000000 every 5ms", "event_log": str(tmp_path / "event_log.jsonl")}
     task = tasks.start(task_variables(master, tmp_path, hparams=hparams, entrypoint=SCRIPTED))
     master.wait_until(lambda: len(master.metrics(5, "training")) >= 5)
     master.preempt("3.task.1", reason="a more important job needs the slot")
@@ -69,7 +69,7 @@ def test_preempted_saves_acknowledges_and_resumes_at_the_exact_step(
     )
     assert tasks.run(again).code == 0
     assert sorted(master.metrics(5, "training")) == list(range(1, step + 4))
-    steps = [entry["step"] for entry in read_diary(tmp_path / "diary.jsonl") if entry["event"] == "step"]
+    steps = [entry["step"] for entry in read_event_log(tmp_path / "event_log.jsonl") if entry["event"] == "step"]
     assert steps == list(range(1, step + 4))
 
 

@@ -1,4 +1,4 @@
-"""The language of scripted trials, and the diary."""
+"""The language of scripted trials, and the event log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from resolute.clock import FixedClock
 from resolute.errors import InvalidInput
-from resolute.testing.diary import Diary, read_diary
+from resolute.testing.event_log import EventLog, read_event_log
 from resolute.testing.script import (
     Exit,
     Fault,
@@ -95,18 +95,18 @@ def test_faults_apply_to_their_step_run_and_rank() -> None:
     assert not fault.applies(step=6, run=1, rank=0)
 
 
-def test_a_diary_keeps_whole_lines_only(tmp_path: Path) -> None:
+def test_an_event_log_keeps_whole_lines_only(tmp_path: Path) -> None:
     clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
     who = {"allocation_id": "3.task.1", "rank": 0}
-    diary = Diary(f"{tmp_path}/diary/", clock=clock, who=who)
-    diary.write("start", step=0)
+    event_log = EventLog(f"{tmp_path}/event_log/", clock=clock, who=who)
+    event_log.write("start", step=0)
     clock.advance(1.5)
-    diary.write("save", step=4, uuid="c1")
-    diary.close()
-    file = tmp_path / "diary" / "3.task.1.rank-0.jsonl"
+    event_log.write("save", step=4, uuid="c1")
+    event_log.close()
+    file = tmp_path / "event_log" / "3.task.1.rank-0.jsonl"
     with open(file, "a") as cut_short:
         cut_short.write('{"event": "st')
-    first, second = read_diary(tmp_path / "diary")
+    first, second = read_event_log(tmp_path / "event_log")
     assert (first["event"], first["step"], second["uuid"]) == ("start", 0, "c1")
     assert second["at"] == "2026-01-01T00:00:01.500000Z" and second["allocation_id"] == "3.task.1"
-    assert read_diary(file) == [first, second]
+    assert read_event_log(file) == [first, second]

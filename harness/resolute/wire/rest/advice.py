@@ -61,7 +61,7 @@ class GetPoolAdviceResponse:
     computing: bool = False
 
 
-def verdict(advice: PoolAdvice) -> str:
+def conclusion(advice: PoolAdvice) -> str:
     """The result of advice without changes; empty if there are changes."""
     if advice.changes:
         return ""

@@ -1,4 +1,4 @@
-"""What a task itself remembers of its doings, on disk before the next step: for checking the cluster's records."""
+"""The events of a task, written to disk by the task before its next step, to check the records of the cluster."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from resolute.clock import Clock
 from resolute.core.values import rfc3339
 
 
-class Diary:
-    """One JSON object a line: `event`, `at`, and who writes. Each line is flushed to disk before `write` returns.
+class EventLog:
+    """One JSON object a line: `event`, `at`, and the fields of `identity`. Each line is flushed to disk before `write` returns.
 
     `path` names a file, which several processes may share, or a directory (existing, or written with a trailing
     slash), which gets a file per allocation and rank.
     """
 
-    def __init__(self, path: str, *, clock: Clock, who: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, *, clock: Clock, identity: Mapping[str, Any]) -> None:
         target = Path(path)
         if path.endswith("/") or target.is_dir():
-            target = target / f"{who['allocation_id']}.rank-{who['rank']}.jsonl"
+            target = target / f"{identity['allocation_id']}.rank-{identity['rank']}.jsonl"
         target.parent.mkdir(parents=True, exist_ok=True)
         # Opened for appending, one write a line: lines of several processes never mix.
         self._descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._clock = clock
-        self._who = dict(who)
+        self._identity = dict(identity)
 
     def write(self, event: str, *, step: int, **fields: Any) -> None:
         line = {
             "event": event,
-            **self._who,
+            **self._identity,
             "step": step,
             "pid": os.getpid(),
             "at": rfc3339(self._clock.now()),
@@ -45,8 +45,8 @@ class Diary:
         os.close(self._descriptor)
 
 
-def read_diary(path: Path) -> list[dict[str, Any]]:
-    """The entries of a diary file, or of all in a directory. A last line cut short by a kill is left out."""
+def read_event_log(path: Path) -> list[dict[str, Any]]:
+    """The entries of a file, or of all in a directory. A last line cut short by a kill is left out."""
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     entries = []
     for file in files:

@@ -20,7 +20,7 @@ from resolute_master.store.base import ExperimentQuery, Store, TrialQuery
 from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_sim.checkers import deadlines, economy, liveness, reference, resume, safety, spending
 from resolute_sim.checkers.prices import ToldPrices, work_pays_what_its_machines_cost
-from resolute_sim.diary import Diary, LiveTask
+from resolute_sim.event_log import EventLog, LiveTask
 
 ENOUGH = 20
 """Violations that are kept: the first one explains, the rest only repeats it."""
@@ -38,7 +38,7 @@ class Violation:
         return f"[{self.at:%H:%M:%S.%f}] {self.rule}: {self.text}"
 
 
-class Verdict:
+class Checks:
     """Collects violations; `snapshot_every` is the interval of the costliest rule (1: at every commit), `rules_every` that of all
     rules about the whole state."""
 
@@ -47,7 +47,7 @@ class Verdict:
         *,
         clock: Clock,
         cloud: FakeCloud,
-        diary: Diary,
+        event_log: EventLog,
         checkpoints: Mapping[str, int],
         pools: Mapping[PoolName, PoolPolicy],
         snapshot_every: int = 1,
@@ -60,18 +60,18 @@ class Verdict:
         """Of how many it was judged whether they were kept."""
         self._clock = clock
         self._cloud = cloud
-        self._diary = diary
+        self._event_log = event_log
         self._checkpoints = checkpoints
         self._pools = pools
         self._snapshot_every = snapshot_every
         self._rules_every = rules_every
         self._moves = safety.Moves()
         self._incarnations = safety.Incarnations()
-        self._ownership = safety.Ownership(diary, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
+        self._ownership = safety.Ownership(event_log, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
         self._lingering = economy.Lingering(pools)
-        self._deadlines = deadlines.Deadlines(pools, diary)
+        self._deadlines = deadlines.Deadlines(pools, event_log)
         self._told = ToldPrices(cloud, prices_asked_every_s)
-        self._limits = spending.Limits(cloud, diary, self._told)
+        self._limits = spending.Limits(cloud, event_log, self._told)
 
     @property
     def broken(self) -> bool:
@@ -121,7 +121,7 @@ class Verdict:
         self._found("safety: one run of a trial at a time", self._ownership.started(task))
 
     def resumed(self, trial: int, run: int, *, told: int, uuid: str) -> None:
-        problems = resume.resumed(self._diary, self._checkpoints, trial=trial, run=run, told=told, uuid=uuid)
+        problems = resume.resumed(self._event_log, self._checkpoints, trial=trial, run=run, told=told, uuid=uuid)
         self._found("resume: runs go on from the latest checkpoint", problems)
 
     def excuse(self, seconds: float) -> None:
@@ -174,11 +174,11 @@ class Verdict:
         self._found("economy: accounts equal the bill", asked.of_accounts(memory.state))
         self._found("economy: the books equal the bill", asked.of_books(await _books(store, rows, now)))
         self._found("economy: the market is followed", self._told.late(now))
-        self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._diary, memory.state))
-        lingering = self._lingering.check(self._cloud, self._diary, self._clock.now())
+        self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._event_log, memory.state))
+        lingering = self._lingering.check(self._cloud, self._event_log, self._clock.now())
         self._found("economy: machines are given back", lingering)
-        for trial in sorted(self._diary.of_trial):
-            self._found("resume: steps are contiguous", resume.steps_are_contiguous(self._diary, trial))
+        for trial in sorted(self._event_log.of_trial):
+            self._found("resume: steps are contiguous", resume.steps_are_contiguous(self._event_log, trial))
         self._found("economy: deadlines are kept", self._deadlines.check())
         self.deadlines = self._deadlines.judged
         await self._completed(store)
@@ -191,7 +191,7 @@ class Verdict:
             self._found("economy: limits are kept", kept)
             for trial in trials:
                 reports = await store.metrics(trial.id)
-                problems = resume.completed_trials_are_complete(trial, steps, self._diary, reports)
+                problems = resume.completed_trials_are_complete(trial, steps, self._event_log, reports)
                 self._found("resume: completed trials are complete", problems)
 
 

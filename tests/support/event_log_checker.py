@@ -1,6 +1,6 @@
-"""Compares the diaries of tasks with the state of the cluster: nothing is lost, nothing runs twice.
+"""Compares the event logs of tasks with the state of the cluster: nothing is lost, nothing runs twice.
 
-Reads the diaries, which tasks fsync line by line, and plain values from the API. It uses no code of the cluster.
+Reads the event logs, which tasks fsync line by line, and plain values from the API. It uses no code of the cluster.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 Entry = Mapping[str, Any]
 
-SAID = re.compile(r"\bdiary (\d+) (\w+) (\d+)$")
-"""A log line with an entry of the diary (run, event, step), printed before the entry is written."""
+SAID = re.compile(r"\bevent (\d+) (\w+) (\d+)$")
+"""A log line with an entry of the event log (run, event, step), printed before the entry is written."""
 
 KILLED = 137
 """The exit code of a process after SIGKILL."""
@@ -40,7 +40,7 @@ class TrialRecord:
     exits: Mapping[int, int | None]
     """run -> the exit code of every attempt that has ended."""
     said: tuple[str, ...] | None = None
-    """The lines of its log, if its program prints each entry of its diary (`SAID`)."""
+    """The lines of its log, if its program prints each entry of its event log (`SAID`)."""
     repeated: frozenset[int] = frozenset()
     """Steps with more than one valid training report."""
     cut: frozenset[int] = frozenset()
@@ -55,15 +55,15 @@ class Problems:
     doubled: list[str]
 
 
-def check(diary: Iterable[Entry], records: Sequence[TrialRecord]) -> list[str]:
+def check(event_log: Iterable[Entry], records: Sequence[TrialRecord]) -> list[str]:
     """All violations; empty if there are none."""
-    found = judge(diary, records)
+    found = judge(event_log, records)
     return [*found.lost, *found.doubled]
 
 
-def judge(diary: Iterable[Entry], records: Sequence[TrialRecord]) -> Problems:
+def judge(event_log: Iterable[Entry], records: Sequence[TrialRecord]) -> Problems:
     of_trial: dict[int, list[Entry]] = defaultdict(list)
-    for entry in diary:
+    for entry in event_log:
         of_trial[entry["trial_id"]].append(entry)
     found = Problems(lost=[], doubled=[])
     for record in records:
@@ -72,7 +72,7 @@ def judge(diary: Iterable[Entry], records: Sequence[TrialRecord]) -> Problems:
             runs[entry["trial_run_id"]].append(entry)
         for problems, rules in ((found.lost, _LOSSES), (found.doubled, _DOUBLES)):
             problems += [f"trial {record.trial_id}: {text}" for rule in rules for text in rule(record, runs)]
-    found.lost.extend(f"trial {id_} wrote a diary and is unknown to the API" for id_ in sorted(of_trial))
+    found.lost.extend(f"trial {id_} wrote an event log and is unknown to the API" for id_ in sorted(of_trial))
     return found
 
 
@@ -126,7 +126,7 @@ def _steps_in_order(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) ->
 
 
 def _saves_known(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> list[str]:
-    """A save is written to the diary after the master acknowledged it, so the API must contain it."""
+    """A save is written to the event log after the master acknowledged it, so the API must contain it."""
     return [
         f"checkpoint {e['uuid']} of step {e['step']} was acknowledged and is unknown"
         for run in runs.values()
@@ -179,7 +179,7 @@ def _counted_once(record: TrialRecord, _: Mapping[int, Sequence[Entry]]) -> list
 
 
 def _heard(record: TrialRecord) -> dict[int, list[tuple[str, int]]]:
-    """run -> (event, step) of the printed diary entries, in order."""
+    """run -> (event, step) of the printed entries, in order."""
     heard: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for line in record.said or ():
         if match := SAID.search(line.rstrip("\n")):
@@ -205,7 +205,7 @@ def _log_complete(record: TrialRecord, runs: Mapping[int, Sequence[Entry]]) -> l
     for number in sorted(runs.keys() | heard.keys()):
         written = [(str(e["event"]), int(e["step"])) for e in runs.get(number, ())]
         said = list(dict.fromkeys(heard.get(number, ())))
-        # The last printed entry may be missing in the diary; no other one may.
+        # The last printed entry may be missing in the event log; no other one may.
         if said[: len(written)] != written[: len(said)] or len(said) > len(written) + 1:
             problems.append(f"the log of run {number} is not what it wrote down: {said} for {written}")
         elif len(said) < len(written) and number not in record.cut:

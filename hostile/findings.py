@@ -20,7 +20,7 @@ COLUMNS = ("granted", "400", "401", "403", "404", "other 4xx", "501", "503", "cl
 
 
 @dataclass(slots=True)
-class Verdict:
+class Findings:
     """Counts of inputs and responses, and the faults by kind, as sentences."""
 
     rows: dict[str, Counter[str]] = field(default_factory=dict)
@@ -102,25 +102,25 @@ def _differences(was: Any, now: Any, place: str = "") -> Iterator[str]:
         yield f"{place} was {was!s:.200} and is {now!s:.200}"
 
 
-def table(verdict: Verdict) -> str:
-    columns = [*COLUMNS, *(["500"] if any("500" in row for row in verdict.rows.values()) else [])]
+def table(findings: Findings) -> str:
+    columns = [*COLUMNS, *(["500"] if any("500" in row for row in findings.rows.values()) else [])]
     head = f"{'attacker':26}{'sent':>8}" + "".join(f"{column:>11}" for column in columns)
     lines = [head]
     whole: Counter[str] = Counter()
-    for who in sorted(verdict.rows):
-        row = verdict.rows[who]
+    for who in sorted(findings.rows):
+        row = findings.rows[who]
         whole += row
-        lines.append(f"{who:26}{verdict.messages[who]:>8}" + "".join(f"{row[column]:>11}" for column in columns))
-    lines.append(f"{'all':26}{verdict.total:>8}" + "".join(f"{whole[column]:>11}" for column in columns))
+        lines.append(f"{who:26}{findings.messages[who]:>8}" + "".join(f"{row[column]:>11}" for column in columns))
+    lines.append(f"{'all':26}{findings.total:>8}" + "".join(f"{whole[column]:>11}" for column in columns))
     return "\n".join(lines)
 
 
-def judgement(verdict: Verdict) -> str:
+def summary(findings: Findings) -> str:
     """The report; one line if there is no fault."""
-    if not verdict.faults:
+    if not findings.faults:
         return "The master never ended, answered no 500, showed no secret, granted nothing that is refused; all is as it was."
     lines = []
-    for sort, sentences in sorted(verdict.faults.items()):
+    for sort, sentences in sorted(findings.faults.items()):
         lines.append(f"{sort}: {len(sentences)}")
         lines += [f"  - {sentence}" for sentence in sentences[:MOST_SHOWN]]
     return "\n".join(lines)

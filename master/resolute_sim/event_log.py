@@ -1,4 +1,4 @@
-"""What the tasks wrote down themselves: the truth that the master's belief is held against."""
+"""What the tasks logged themselves: the facts with which the checkers compare the records of the master."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Busy:
     end: datetime
 
 
-class Diary:
+class EventLog:
     """Append only. `live` are the programs that run at this moment, by container."""
 
     def __init__(self) -> None:

@@ -20,8 +20,8 @@ from demo.claims import UNREPORTED_STEPS, Claim, judge
 from demo.director import Order, Plot, decide
 from demo.evidence import Evidence, living_processes, read_evidence
 from demo.pictures import Picture
-from demo.story import CUTS
-from demo.verify import give_verdict
+from demo.scenario import CUTS
+from demo.verify import report_result
 from demo.view import sparkline
 
 from resolute.wire.rest.enums import WireTaskState, WireTrialState
@@ -215,14 +215,14 @@ def test_a_check_without_evidence_fails_with_the_reason(root: Path) -> None:
     assert any("the evidence is not there" in claim.seen for claim in failed)
 
 
-def test_the_verdict_is_the_exit_code(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert give_verdict(root, kept=False) == 0
+def test_the_result_is_the_exit_code(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report_result(root, kept=False) == 0
     assert "FAILED" not in capsys.readouterr().out
     a_loss_differs_in_its_last_bit(root)
-    assert give_verdict(root, kept=False) == 1
+    assert report_result(root, kept=False) == 1
     assert "FAILED  losses of run 3" in capsys.readouterr().out
     (root / "observed" / "final.json").unlink()
-    assert give_verdict(root, kept=False) == 2
+    assert report_result(root, kept=False) == 2
 
 
 def test_a_process_of_a_machine_is_found_by_its_marker_and_by_the_folder(tmp_path: Path) -> None:
