@@ -75,14 +75,14 @@ def clairvoyant(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) 
 
     It buys single slots, so that no machine is half empty. It keeps a free slot only if the next job arrives within a boot time,
     and pays for the gap; else it ends the slot at once, and boots the next one before its job arrives, so that no job waits for a
-    boot. A job waits for a slot that becomes free within `patience`. `patience` is the same for all jobs, and is chosen so that the
+    boot. A job waits for a slot that becomes free within `wait_limit`. `wait_limit` is the same for all jobs, and is chosen so that the
     mean wait is at most `wait_mean_s`.
     """
     low, high = 0.0, 20.0 * boot_s
-    best = _with_patience(jobs, boot_s, 0.0)
+    best = _with_wait_limit(jobs, boot_s, 0.0)
     for _ in range(25):
         middle = (low + high) / 2.0
-        found = _with_patience(jobs, boot_s, middle)
+        found = _with_wait_limit(jobs, boot_s, middle)
         if found.wait_mean_s > wait_mean_s:
             high = middle
             continue
@@ -92,7 +92,7 @@ def clairvoyant(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) 
 
 
 KEPT_S = (15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 2400.0)
-PATIENCE = (0.0, 0.1, 0.25, 0.5, 1.0)
+WAIT_LIMITS = (0.0, 0.1, 0.25, 0.5, 1.0)
 """Of a boot."""
 
 
@@ -104,16 +104,16 @@ def knows_every_gap(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: flo
     and fraction with a mean wait of at most `wait_mean_s`.
     """
     found = [
-        _with_patience(jobs, boot_s, part * boot_s, kept_s=kept_s, ahead=False)
+        _with_wait_limit(jobs, boot_s, part * boot_s, kept_s=kept_s, ahead=False)
         for kept_s in KEPT_S
-        for part in PATIENCE
+        for part in WAIT_LIMITS
     ]
     fitting = [each for each in found if each.wait_mean_s <= wait_mean_s]
     return min(fitting, key=lambda each: each.excess) if fitting else min(found, key=lambda each: each.wait_mean_s)
 
 
-def _with_patience(
-    jobs: Sequence[TraceJob], boot_s: float, patience_s: float, *, kept_s: float | None = None, ahead: bool = True
+def _with_wait_limit(
+    jobs: Sequence[TraceJob], boot_s: float, wait_limit_s: float, *, kept_s: float | None = None, ahead: bool = True
 ) -> Clairvoyant:
     free: list[float] = []
     """Times at which the unassigned slots become free, sorted."""
@@ -124,7 +124,7 @@ def _with_patience(
         work_s += job.duration_s * job.slots
         free = free[bisect_left(free, at_s - (boot_s if kept_s is None else kept_s)) :]
         # A gang takes all of its slots at once: it waits for the last one.
-        taken = [slot for slot in free if slot <= at_s + patience_s]
+        taken = [slot for slot in free if slot <= at_s + wait_limit_s]
         ready = bisect_left(taken, at_s + 1e-9)
         chosen = [*reversed(taken[:ready]), *taken[ready:]][: job.slots]
         boots = not ahead and len(chosen) < job.slots

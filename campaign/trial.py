@@ -119,13 +119,13 @@ def main() -> int:
     try:
         with core.init(checkpoint_storage=PointedStorage(storage, points), clock=clock) as context:
             points.reached("task.joined")
-            who = {
+            identity = {
                 "allocation_id": info.allocation_id,
                 "trial_id": info.trial.trial_id,
                 "trial_run_id": info.trial.trial_run_id,
                 "rank": 0,
             }
-            event_log = EventLog(hparams["event_log"], clock=clock, who=who)
+            event_log = EventLog(hparams["event_log"], clock=clock, identity=identity)
             PointedTrial(context, event_log, points, dict(hparams)).run(info.latest_checkpoint)
     except Preempted:
         return 0

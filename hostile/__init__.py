@@ -1,6 +1,6 @@
 """`make hostile`: malicious agents, callers and tasks attack a real master with running work.
 
-- `cluster`    the master, its machines and users; every configuration contains planted secrets; some experiments run, others have
+- `cluster`    the master, its machines and users; every configuration contains seeded secrets; some experiments run, others have
 ended
 - `attackers`  the kinds of attackers, and their tokens
 - `values`     ids, texts, bodies and their mutations, drawn from a seed

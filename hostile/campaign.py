@@ -23,7 +23,7 @@ from hostile.findings import SERVED_ERRORS, Findings, compare
 from hostile.victims import a_config
 from resolute.client import Resolute
 from support.live import client_of, until
-from support.planted import WORD, Planter
+from support.seeded_secrets import WORD, SecretSeeder
 from support.postgres import PostgresServer
 
 RATE = 400.0
@@ -57,7 +57,7 @@ def attack(
 ) -> Findings:
     """Sends `budget` requests and messages to a new master in `folder`, which must not exist."""
     folder.mkdir(parents=True)
-    cluster = HostileCluster(folder, Planter(), server)
+    cluster = HostileCluster(folder, SecretSeeder(), server)
     findings, share = Findings(), shares(budget)
     planned: list[Request] = []
 
@@ -105,10 +105,10 @@ def _task_told(cluster: HostileCluster, scene: Scene, planned: list[Request], fi
             if "number" in said:
                 findings.add(_outcome(planned[said["number"]], said))
             elif os.geteuid() == 0 and said.get("read"):
-                planted = {cluster.planter.planted.get(word, "an unknown secret") for word in said["read"]} - {
+                seeded = {cluster.seeder.seeded.get(word, "an unknown secret") for word in said["read"]} - {
                     OF_ALL_TASKS
                 }
-                for where in sorted(planted):
+                for where in sorted(seeded):
                     findings.fault("a task read a secret", f"{where}, in {said['pattern']}")
 
 
@@ -163,7 +163,7 @@ def _still_of_use(cluster: HostileCluster, scene: Scene, findings: Findings) -> 
 
 def _works(cluster: HostileCluster, client: Resolute, findings: Findings) -> None:
     resources = {"slots_per_trial": 1, "resource_pool": "tasks", "priority": 1}
-    config = a_config(cluster.planter, "afterwards", "report 2 every 0.02s", resources=resources)
+    config = a_config(cluster.seeder, "afterwards", "report 2 every 0.02s", resources=resources)
     experiment = client.create_experiment(config)
     try:
         until("work is done", lambda: reloaded(experiment).state == "COMPLETED", within_s=OVER_S)

@@ -9,7 +9,7 @@ import httpx
 
 from resolute.wire.rest.passwords import hash_password
 from support.live import PASSWORD, LiveCluster
-from support.planted import Planter
+from support.seeded_secrets import SecretSeeder
 from support.postgres import PostgresServer
 
 OF_ALL_TASKS = "a variable of all tasks"
@@ -19,8 +19,8 @@ OF_ALL_TASKS = "a variable of all tasks"
 class HostileCluster(LiveCluster):
     """Pool `default` belongs to the victims; `tasks` has a machine for the attackers' tasks, and `rogue` their agent."""
 
-    def __init__(self, directory: Path, planter: Planter, server: PostgresServer | None = None) -> None:
-        self.planter = planter
+    def __init__(self, directory: Path, seeder: SecretSeeder, server: PostgresServer | None = None) -> None:
+        self.seeder = seeder
         provider = {
             "type": "local",
             "slots_per_instance": 1,
@@ -43,14 +43,14 @@ class HostileCluster(LiveCluster):
             "security": {
                 "initial_user_password": PASSWORD,
                 "secrets": {"environment_patterns": ["MYSTERY_*"]},
-                "agents": {"join_token": planter.secret("join token of the cluster") + "-" + "j" * 32},
+                "agents": {"join_token": seeder.secret("join token of the cluster") + "-" + "j" * 32},
             },
-            "observability": {"metrics_token": planter.secret("observability.metrics_token")},
-            "webhooks": {"signing_key": planter.secret("webhooks.signing_key")},
-            "telemetry": {"segment_master_key": planter.secret("telemetry.segment_master_key")},
+            "observability": {"metrics_token": seeder.secret("observability.metrics_token")},
+            "webhooks": {"signing_key": seeder.secret("webhooks.signing_key")},
+            "telemetry": {"segment_master_key": seeder.secret("telemetry.segment_master_key")},
             "task_container_defaults": {
-                "registry_auth": {"username": "u", "password": planter.secret("registry_auth of all tasks")},
-                "environment_variables": [f"CLUSTER_TOKEN={planter.secret(OF_ALL_TASKS)}"],
+                "registry_auth": {"username": "u", "password": seeder.secret("registry_auth of all tasks")},
+                "environment_variables": [f"CLUSTER_TOKEN={seeder.secret(OF_ALL_TASKS)}"],
             },
         }
         if server is not None:

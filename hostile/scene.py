@@ -22,7 +22,7 @@ from resolute.client import Resolute
 from resolute.client.sdk import Experiment
 from resolute.wire.rest.passwords import hash_password
 from support.live import PASSWORD, client_of, until
-from support.planted import WORD
+from support.seeded_secrets import WORD
 
 HERE = Path(__file__).resolve().parent
 ROGUE = Rogue(name="rogue", pool="rogue", credential="5" * 64)
@@ -44,7 +44,7 @@ class Scene:
     """Like `victims.parts`, without running objects."""
     tokens: Mapping[Attacker, str]
     secrets: Mapping[str, str]
-    """The planted secrets, with their places."""
+    """The seeded secrets, with their places."""
     over: int
     """The ended experiment; the next ones are paused, running, and unmanaged."""
     paused: int
@@ -93,7 +93,7 @@ def make_scene(cluster: HostileCluster, plan: Callable[[Victims], Sequence[Reque
         Attacker.FROM_TASK: own["user"],
         Attacker.OTHER: mallory.token,
     }
-    secrets = {**cluster.planter.planted, PASSWORD: "the password of a user", **_tokens(cluster, root, alice, walter)}
+    secrets = {**cluster.seeder.seeded, PASSWORD: "the password of a user", **_tokens(cluster, root, alice, walter)}
     for person in (alice, walter, mallory):
         person.close()
     return Scene(

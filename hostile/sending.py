@@ -57,16 +57,16 @@ class Outcome:
     granted: bool = False
     """The master accepted it: a status below 400, or a welcome."""
     shown: tuple[str, ...] = ()
-    """The origins of planted secrets in the response."""
+    """The origins of seeded secrets in the response."""
     unanswered: bool = False
     detail: str = ""
 
 
 class Secrets:
-    """The planted secrets, which no response may contain, with their places."""
+    """The seeded secrets, which no response may contain, with their places."""
 
-    def __init__(self, planted: Mapping[str, str]) -> None:
-        self._where = {value.encode(): where for value, where in planted.items()}
+    def __init__(self, seeded: Mapping[str, str]) -> None:
+        self._where = {value.encode(): where for value, where in seeded.items()}
         longest_first = sorted(self._where, key=lambda value: (-len(value), value))
         self._pattern = re.compile(b"|".join(map(re.escape, longest_first)))
 

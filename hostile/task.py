@@ -49,7 +49,7 @@ def ask(address: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def readable(pattern: str, word: str) -> list[str]:
-    """The planted secrets in the readable files of a pattern."""
+    """The seeded secrets in the readable files of a pattern."""
     found: set[str] = set()
     for path in glob.glob(pattern):
         try:

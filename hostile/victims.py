@@ -9,13 +9,13 @@ from typing import Any
 from hostile.cluster import HostileCluster, Person
 from resolute.wire.rest.passwords import hash_password
 from support.live import client_of, until
-from support.planted import Planter
+from support.seeded_secrets import SecretSeeder
 
 OVER_S = 180.0
 OUTSIDE, FIRST = "outside", "first"
 
 
-def a_config(planter: Planter, name: str, *script: str, **changes: Any) -> dict[str, Any]:
+def a_config(seeder: SecretSeeder, name: str, *script: str, **changes: Any) -> dict[str, Any]:
     """Configuration of a victim, with secrets in every part that process tasks accept."""
     return {
         "name": name,
@@ -26,15 +26,15 @@ def a_config(planter: Planter, name: str, *script: str, **changes: Any) -> dict[
         "hyperparameters": {"script": list(script)},
         "resources": {"slots_per_trial": 1, "resource_pool": "default"},
         "max_restarts": 0,
-        "data": {"path": "/d", "secrets": {"key": planter.secret(f"data.secrets of {name}")}},
+        "data": {"path": "/d", "secrets": {"key": seeder.secret(f"data.secrets of {name}")}},
         "environment": {
             "environment_variables": [
-                f"HF_TOKEN={planter.secret(f'a variable with a known name of {name}')}",
-                f"MYSTERY_NUMBER={planter.secret(f'a variable with a name of the operator of {name}')}",
-                f"PROXY=http://u:{planter.secret(f'the password of an address of {name}')}@h",
+                f"HF_TOKEN={seeder.secret(f'a variable with a known name of {name}')}",
+                f"MYSTERY_NUMBER={seeder.secret(f'a variable with a name of the operator of {name}')}",
+                f"PROXY=http://u:{seeder.secret(f'the password of an address of {name}')}@h",
                 "PLAIN=is shown",
             ],
-            "registry_auth": {"username": "u", "password": planter.secret(f"registry_auth of {name}")},
+            "registry_auth": {"username": "u", "password": seeder.secret(f"registry_auth of {name}")},
         },
         **changes,
     }
@@ -57,16 +57,16 @@ Parts = dict[str, tuple[str, ...]]
 
 def make_victims_work(cluster: HostileCluster, alice: Person) -> tuple[Parts, Parts, dict[str, int]]:
     """Values of path parameters: of all objects, and of objects that do not run; and the experiments by purpose."""
-    planter = cluster.planter
+    seeder = cluster.seeder
     with client_of(cluster.url, cluster.directory / "alice", user="alice") as client:
         over = client.create_experiment(
-            a_config(planter, "over", "report 6 every 0.02s", "checkpoint every 3", "validate every 3")
+            a_config(seeder, "over", "report 6 every 0.02s", "checkpoint every 3", "validate every 3")
         )
         until("the first experiment is over", lambda: _state(alice, over.id) == "STATE_COMPLETED", within_s=OVER_S)
-        running = client.create_experiment(a_config(planter, "running", "report 1000000 every 1s", "log 3 lines"))
+        running = client.create_experiment(a_config(seeder, "running", "report 1000000 every 1s", "log 3 lines"))
         until("the second one runs", lambda: bool(cluster.tasks()), within_s=OVER_S)
-        paused = client.create_experiment(a_config(planter, "paused", "report 1"), activate=False)
-    config = a_config(planter, "outside")
+        paused = client.create_experiment(a_config(seeder, "paused", "report 1"), activate=False)
+    config = a_config(seeder, "outside")
     del config["entrypoint"]
     made = alice.call(
         "PUT", f"/api/v1/experiments/by-external-id/{OUTSIDE}", {"config": json.dumps(config), "unmanaged": True}
@@ -78,7 +78,7 @@ def make_victims_work(cluster: HostileCluster, alice: Person) -> tuple[Parts, Pa
         {"createTrialRequest": {"experimentId": outside, "unmanaged": True}, "externalTrialId": FIRST},
     )
     alice.call("PATCH", f"/api/v1/experiments/{over.id}", {"notes": "notes", "labels": ["kept"]})
-    template = {"environment": a_config(planter, "template")["environment"]}
+    template = {"environment": a_config(seeder, "template")["environment"]}
     alice.call("POST", "/api/v1/templates/alice-s", {"config": template, "workspaceId": 1})
     ids = {"over": over.id, "running": running.id, "paused": paused.id, "outside": outside}
     still = _parts(alice, {name: id_ for name, id_ in ids.items() if name != "running"})

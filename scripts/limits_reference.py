@@ -235,7 +235,7 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
         "test_a_connection_that_does_not_say_who_it_is_is_closed": ("HELLO_S",),
         "test_a_silent_agent_is_disconnected_and_a_speaking_one_is_answered": ("SILENT_HEARTBEATS",),
     },
-    "unit/agents/test_link_patience.py": {
+    "unit/agents/test_link_timeout.py": {
         "test_a_peer_that_takes_nothing_is_gone_at_the_limit_and_a_slow_one_is_not": ("SEND_TIMEOUT_S",),
     },
     "unit/api/test_api_context_archive.py": {

@@ -25,7 +25,7 @@ from resolute_sim.world import World
 LOOK_S = 20.0
 """How often the world is looked at from outside."""
 
-PATIENCE_S = 4 * 3600.0
+SETTLE_LIMIT_S = 4 * 3600.0
 """Calm time that everything has to settle in, besides the time that its work takes one after the other."""
 
 
@@ -161,7 +161,7 @@ async def _pass(world: World, seconds: float) -> None:
 async def _settle(world: World) -> None:
     """Wait until nothing moves any more, then look at what it came to."""
     began = asyncio.get_running_loop().time()
-    limit_s = PATIENCE_S + world.workload.serial_work_s
+    limit_s = SETTLE_LIMIT_S + world.workload.serial_work_s
     while not world.checks.broken:
         await relent(world)
         await _pass(world, LOOK_S)

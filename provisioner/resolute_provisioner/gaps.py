@@ -90,7 +90,7 @@ def together(seen: Iterable[Gaps]) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=256)
-def patience_s(counts: tuple[float, ...], boot_s: float) -> float:
+def idle_period_s(counts: tuple[float, ...], boot_s: float) -> float:
     """How long a machine is worth keeping without work; `boot_s`: until another one would have joined."""
     seen = [PRIOR + count for count in counts or (0.0,) * (len(LENGTHS_S) + 1)]
     again_s = boot_s * (1.0 + WAIT_WORTH)

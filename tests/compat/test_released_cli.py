@@ -12,7 +12,7 @@ from support.live import PASSWORD, LiveCluster, until
 
 pytestmark = [pytest.mark.needs("determined"), pytest.mark.needs("namespaces"), pytest.mark.needs("postgres")]
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 """Machines start, tasks start; on a busy computer that takes a while."""
 
 
@@ -120,7 +120,7 @@ def sleeping(det: ReleasedDet, context: Path, *more: str) -> str:
 def reaches(cluster: LiveCluster, id_: str, state: str) -> None:
     """Asked by our own client, which starts no process for it."""
     client = cluster.client
-    until(f"experiment {id_} is {state}", lambda: client.get_experiment(int(id_)).state == state, within_s=PATIENCE_S)
+    until(f"experiment {id_} is {state}", lambda: client.get_experiment(int(id_)).state == state, within_s=TIMEOUT_S)
 
 
 def test_workspaces_and_the_pools_that_are_for_them(det: ReleasedDet, admin: ReleasedDet, context: Path) -> None:

@@ -1,4 +1,4 @@
-"""A secret is planted in every configuration of a running cluster, and looked for everywhere: it is where `docs/security.md` says.
+"""A secret is seeded in every configuration of a running cluster, and looked for everywhere: it is where `docs/security.md` says.
 
 Every answer of every GET call, what `det` prints, command lines and environments of processes, and every file.
 """
@@ -23,7 +23,7 @@ from resolute.config.secret_names import BUILT_IN_PATTERNS
 from resolute_master.api.app import ALL_ROUTES
 from support.det import Det
 from support.live import PASSWORD
-from support.planted import WORD, Planter
+from support.seeded_secrets import WORD, SecretSeeder
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 JOIN_TOKEN = "/api/v1/agent-join-token"
@@ -43,7 +43,7 @@ PLACES = {
     "containers/*/launch.json": r".* of (running|all tasks)|the token of a .*task",
     "containers/*/run/info/*.json": r".* of (running|all tasks)|the token of a .*task",
 }
-"""Of files that this cluster has: the pattern of the document, and what of the planted may be in them."""
+"""Of files that this cluster has: the pattern of the document, and what of the seeded may be in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    cluster = HostileCluster(tmp_path_factory.mktemp("secrets") / "cluster", Planter())
+    cluster = HostileCluster(tmp_path_factory.mktemp("secrets") / "cluster", SecretSeeder())
     try:
         cluster.start()
         scene = make_scene(cluster, no_attack)
@@ -204,7 +204,7 @@ def place_of(file: Path) -> str | None:
     return next((place for place in PLACES if fnmatch(str(file), f"*/{place}")), None)
 
 
-def test_every_sort_of_secret_was_planted(world: World) -> None:
+def test_every_sort_of_secret_was_seeded(world: World) -> None:
     """What is looked for is in the cluster: else the tests above see nothing."""
     sorts = "\n".join(world.scene.secrets.values())
     for sort in ("data.secrets", "registry_auth", OF_ALL_TASKS, "of the operator", "password of an address", "sealing"):

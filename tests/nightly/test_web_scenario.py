@@ -24,7 +24,7 @@ from support.live import PASSWORD, LiveCluster, live_cluster, until
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.timeout(300)]
 
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 """Says that something hangs, and promises nothing."""
 
 PART = 40
@@ -72,8 +72,8 @@ def a_browser(cluster: LiveCluster, complaints: list[str]) -> Iterator[BrowserCo
     with sync_playwright() as playwright:
         chromium: Browser = playwright.chromium.launch(executable_path=PROGRAM, args=list(ARGUMENTS))
         context = chromium.new_context(base_url=cluster.url, viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(PATIENCE_MS)
-        expect.set_options(timeout=PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
+        expect.set_options(timeout=TIMEOUT_MS)
         context.on("weberror", lambda error: complaints.append(str(error.error)))
         context.on("console", lambda told: complaints.append(told.text) if "Content Security" in told.text else None)
         tab = context.new_page()

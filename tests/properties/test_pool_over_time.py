@@ -24,7 +24,7 @@ from support.pool_promises import check_all, returned
 from support.pools import NOW, a_job, a_policy, an_agent, applied, closed, gone, waiting
 
 LONGEST = 600.0
-PATIENCE = st.sampled_from([0.0, 0.0, 60.0, LONGEST])
+PERIODS = st.sampled_from([0.0, 0.0, 60.0, LONGEST])
 """Seconds of `min_runtime` and of `preemption_grace`."""
 POLICIES = st.builds(
     replace,
@@ -36,8 +36,8 @@ POLICIES = st.builds(
             a_policy(scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True, max_aux_containers_per_agent=2),
         ]
     ),
-    min_runtime_s=PATIENCE,
-    preemption_grace_s=PATIENCE,
+    min_runtime_s=PERIODS,
+    preemption_grace_s=PERIODS,
 )
 AGENTS = st.sampled_from(["a0", "a1", "a2", "a3"])
 JOBS = st.sampled_from([f"j{number}" for number in range(5)])

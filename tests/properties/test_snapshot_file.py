@@ -73,10 +73,10 @@ def through_a_file(snapshot: PoolSnapshot) -> PoolSnapshot:
 
 @settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(worlds(), st.floats(0, 5000), st.booleans())
-def test_a_file_holds_all_that_a_decision_is_made_from(world: World, patience: float, lost: bool) -> None:
+def test_a_file_holds_all_that_a_decision_is_made_from(world: World, period_s: float, lost: bool) -> None:
     seen = replace(
         world,
-        policy=replace(world.policy, min_runtime_s=patience, preemption_grace_s=patience / 2),
+        policy=replace(world.policy, min_runtime_s=period_s, preemption_grace_s=period_s / 2),
         agents=world.agents[1:] if lost else world.agents,
         jobs=world.jobs[1:] if lost else world.jobs,
         # An offer has one price, whether it may be asked for now or not.

@@ -13,9 +13,9 @@ import pytest
 
 from resolute.client.session import Session
 
-PLANTED = "planted"
+INJECTED = "injected"
 HOSTILE = (
-    f"{PLANTED}\x1b[35;7m\x1b]0;title\x07\x1b[2J\x9b31m\x7f\r\n\tforged\u202e\u2066\u200b\ufeff\u2028\ud800"
+    f"{INJECTED}\x1b[35;7m\x1b]0;title\x07\x1b[2J\x9b31m\x7f\r\n\tforged\u202e\u2066\u200b\ufeff\u2028\ud800"
     "[bold]loud[/bold][link=https://example.invalid]click[/link]"
 )
 AT = datetime(2024, 5, 1, 12, tzinfo=UTC)

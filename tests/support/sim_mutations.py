@@ -190,12 +190,12 @@ def leave_idle_time_out_of_the_books(patch: Patch) -> None:
 
 
 def keep_machines_warm_for_longer_than_they_may_cost(patch: Patch) -> None:
-    patience_s = keep_warm.Patience.of
+    idle_period_s = keep_warm.IdlePeriods.of
 
-    def longer(self: keep_warm.Patience, offer_id: str, price: float | None) -> float:
-        return patience_s(self, offer_id, price) * (1 if self.pool.max_idle_cost is None else 20)
+    def longer(self: keep_warm.IdlePeriods, offer_id: str, price: float | None) -> float:
+        return idle_period_s(self, offer_id, price) * (1 if self.pool.max_idle_cost is None else 20)
 
-    patch.setattr(keep_warm.Patience, "of", longer)
+    patch.setattr(keep_warm.IdlePeriods, "of", longer)
 
 
 def book_machines_at_the_price_of_their_launch(patch: Patch) -> None:

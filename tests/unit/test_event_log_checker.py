@@ -1,4 +1,4 @@
-"""The checker of the kill campaign must be able to fail: each broken promise is planted and found."""
+"""The checker of the kill campaign must be able to fail: each injected fault is found."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ Mode = Literal["auto", "direct", "master"]
 MASK = "********"
 """What the master shows instead of a secret."""
 
-PATIENCE_S = 20.0
+RETRY_LIMIT_S = 20.0
 """With a store that does not answer: a user waits."""
 
 _PIECE = 1024 * 1024
@@ -121,7 +121,7 @@ def storage_of(checkpoint: Checkpoint) -> CheckpointStorage:
     """Where the checkpoint lies, as this machine sees it. For keys that the master does not show, its own identity is used."""
     config = (checkpoint.training.experiment_config or {}).get("checkpoint_storage") or {}
     shown = {key: value for key, value in config.items() if value != MASK}
-    return storage_from_config(shown, shared_fs_mount=None, retries=Retries(total_s=PATIENCE_S))
+    return storage_from_config(shown, shared_fs_mount=None, retries=Retries(total_s=RETRY_LIMIT_S))
 
 
 def copy(stored: OpenCheckpoint, target: Path, expected: Mapping[str, int], progress: Progress | None) -> None:

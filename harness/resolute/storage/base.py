@@ -21,7 +21,7 @@ class StorageUnavailable(ResoluteError):
 
 
 class StorageAway(StorageUnavailable):
-    """The storage does not answer, or asks for patience: the same request may succeed later."""
+    """The storage does not answer, or asks for a later retry: the same request may succeed then."""
 
 
 class NotMounted(StorageAway):

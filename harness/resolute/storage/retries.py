@@ -1,4 +1,4 @@
-"""Patience with a store that is away for a while."""
+"""Retries while a store is unavailable for some time."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _DENIED = frozenset(
         "403",
     }
 )
-_PATIENCE = frozenset(
+_RETRYABLE = frozenset(
     {"ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown", "Throttling", "429"}
 )
 
@@ -182,7 +182,7 @@ class S3Bucket:
             return NotFound("object", f"{self.place}/{key}")
         if code == "PreconditionFailed":
             return AlreadyExists(f"{self.place}/{key} is already there")
-        if code in _PATIENCE or status >= 500 or status == 429:
+        if code in _RETRYABLE or status >= 500 or status == 429:
             return StorageAway(f"{self.place} limits the rate of requests ({said}).")
         if code in _DENIED or status in (401, 403):
             return StorageUnavailable(

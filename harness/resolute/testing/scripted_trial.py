@@ -261,13 +261,13 @@ def _event_log(path: Any, context: core.Context, clock: Clock) -> EventLog | Non
         return None
     info = context.info
     trial = info.trial if info is not None else None
-    who = {
+    identity = {
         "allocation_id": info.allocation_id if info is not None else "local",
         "trial_id": trial.trial_id if trial is not None else None,
         "trial_run_id": trial.trial_run_id if trial is not None else None,
         "rank": context.distributed.rank,
     }
-    return EventLog(str(path), clock=clock, who=who)
+    return EventLog(str(path), clock=clock, identity=identity)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from resolute.host_paths import HostPathRules
 from resolute.storage import CheckpointStorage, storage_from_config
 from resolute.storage.retries import Retries
 
-PATIENCE_S = 20.0
+RETRY_LIMIT_S = 20.0
 """With a store that is away, of a caller that asks again later."""
 
 KEPT_STORAGES = 32
@@ -67,7 +67,7 @@ class KeptStorages:
         )
         with self._guard:
             if place not in self._kept:
-                self._kept[place] = self._access.storage(config, retries=Retries(total_s=PATIENCE_S))
+                self._kept[place] = self._access.storage(config, retries=Retries(total_s=RETRY_LIMIT_S))
                 if len(self._kept) > KEPT_STORAGES:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(place)

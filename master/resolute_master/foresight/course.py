@@ -37,7 +37,7 @@ class CourseStuck(RuntimeError):
     """Work waits and nothing that could happen would start it; or a decider never comes to rest."""
 
 
-class OutOfPatience(CourseStuck):
+class NoProgress(CourseStuck):
     """Nothing has got ahead for longer than the course waits for its market."""
 
 
@@ -75,7 +75,7 @@ class Course:
     own."""
     lasts_s: float = 0.0
     """Minimum duration: until then machines that stay are paid, whether or not work is left."""
-    patience_s: float = math.inf
+    progress_timeout_s: float = math.inf
     """Work that waits, while nothing runs and nothing has got ahead for longer, waits for ever: a market moves without end."""
     works: dict[AllocationId, Work] = field(default_factory=dict)
     """By the present run's allocation."""
@@ -131,7 +131,7 @@ class Course:
                 moved |= self._happen(_Kind(kind), subject)
             if moved:
                 self._decide()
-            self._check_patience()
+            self._check_progress()
         if not strict or until():
             return
         self.now_s = max(self.now_s, self.lasts_s)
@@ -158,10 +158,10 @@ class Course:
             return self.now_s >= self.lasts_s or not self.pool.machines
         return all(kind is _Kind.MARKET for _, kind, _, _ in self._events)
 
-    def _check_patience(self) -> None:
+    def _check_progress(self) -> None:
         nothing_runs = self._waiting > 0 and self._waiting == len(self.works)
-        if nothing_runs and self.now_s - self._got_ahead_s > self.patience_s:
-            raise OutOfPatience(
+        if nothing_runs and self.now_s - self._got_ahead_s > self.progress_timeout_s:
+            raise NoProgress(
                 f"{self._waiting} gang(s) are pending at second {self.now_s:.0f}, without progress since second "
                 f"{self._got_ahead_s:.0f}: the available capacity is never sufficient, or never for long enough"
             )

@@ -229,8 +229,8 @@ def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetim
         return _withdraw(allocation, event.reason, now), ()
     if not allocation.preemptible:
         return _kill(allocation, event.reason, now)
-    patience = now + timedelta(seconds=allocation.preemption_timeout_s)
-    deadline = min(patience, event.deadline) if event.deadline else patience
+    timeout = now + timedelta(seconds=allocation.preemption_timeout_s)
+    deadline = min(timeout, event.deadline) if event.deadline else timeout
     before = allocation.preempt
     if before is None:
         request = PreemptRequest(

@@ -47,7 +47,7 @@ def _of_allocation(allocation: Allocation, pools: Pools) -> datetime | None:
     if allocation.killed_at is not None:
         return allocation.killed_at + timedelta(seconds=KILL_AGAIN_S)
     if allocation.preempt is not None:
-        # The deadline of a notice is the machine's own affair; if the machine continues after it, the task's patience ends.
+        # The deadline of a notice concerns the machine; if the machine continues after it, the task's preemption timeout applies.
         return allocation.preempt.requested_at + timedelta(seconds=allocation.preemption_timeout_s)
     return None
 

@@ -26,7 +26,7 @@ from resolute_provisioner.clouds.driver import Driver, driver_of
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 """A start does not wait longer for the answer: the last one, or the table, will do."""
 
 OpenTypes = Callable[[ResourcePool, Clock], TypeSource | None]
@@ -66,7 +66,7 @@ async def _ask(pool: ResourcePool, driver: Driver[Any], open_types: OpenTypes, c
     if source is None:
         return ()
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await source.shapes(driver.types_named(pool.provider))
     except (CloudError, TimeoutError) as error:
         log.warning(

@@ -17,7 +17,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_provisioner.model import Intent, Observed, PoolScaling
-from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S
+from resolute_provisioner.planning.standing import MASS_LOSS_GRACE_S
 from resolute_sim.event_log import EventLog
 
 CENT = 1e-6
@@ -128,13 +128,13 @@ class Lingering:
             last = max(last, line.paid_from)
             # By `max_idle_cost` the cheaper it becomes, the longer it may idle.
             least = min((price for _, price in line.prices), default=line.price_per_hour)
-            patience_s = max(_idle_s(scaling, least), scaling.disconnect_timeout_s, scaling.boot_timeout_s)
+            allowed_s = max(_idle_s(scaling, least), scaling.disconnect_timeout_s, scaling.boot_timeout_s)
             if line.instance_id in self._frozen:
-                patience_s += MASS_LOSS_PATIENCE_S
+                allowed_s += MASS_LOSS_GRACE_S
             until = line.paid_until or now
             unused_s = (until - last).total_seconds()
-            if unused_s > patience_s + SLACK_S + self._away_s:
-                overdue_at = last + timedelta(seconds=patience_s + SLACK_S + self._away_s)
+            if unused_s > allowed_s + SLACK_S + self._away_s:
+                overdue_at = last + timedelta(seconds=allowed_s + SLACK_S + self._away_s)
                 of_pool[pool].append((overdue_at, until, f"{line.instance_id} was paid for {unused_s:.0f} s"))
         for pool, overdue in sorted(of_pool.items()):
             scaling = self._pools[pool].scaling

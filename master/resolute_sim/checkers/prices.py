@@ -32,7 +32,7 @@ class ToldPrices:
 
     def __init__(self, cloud: FakeCloud, asked_every_s: float) -> None:
         self._cloud = cloud
-        self._patience = timedelta(seconds=asked_every_s * (1.0 + JITTER)) + ANSWER
+        self._delay = timedelta(seconds=asked_every_s * (1.0 + JITTER)) + ANSWER
         self._told: defaultdict[str, list[tuple[datetime, float]]] = defaultdict(list)
         """By the offer, whose name contains the pool."""
         self._away: list[tuple[datetime, datetime]] = []
@@ -83,10 +83,10 @@ class ToldPrices:
                     yield f"{offer_id} cost {move.per_hour} from {move.as_of} on, and until {due} the master was not told"
 
     def _due(self, moved: datetime) -> datetime:
-        due = moved + self._patience
+        due = moved + self._delay
         for begin, end in sorted(self._away):
             if begin < due and end > moved:
-                due = max(due, end + self._patience)
+                due = max(due, end + self._delay)
         return due
 
     def _believed(self, offer_id: str, moment: datetime) -> float | None:

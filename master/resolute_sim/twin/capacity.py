@@ -26,7 +26,7 @@ from resolute_provisioner.model import Market, Offer, RefusalKind
 KINDS = ("availability", "price")
 LONGEST_S, MOST = 3650 * 86_400.0, 1e6
 """Limits of a step of a series, and of its value. A larger number is a mistake."""
-LEAST_PATIENCE_S = 86_400.0
+LEAST_PROGRESS_TIMEOUT_S = 86_400.0
 """Longer than any boot, any pause after a refusal and any checkpoint interval."""
 _NAMED = re.compile(r"(?P<zone>[a-z]+(?:-[a-z]+)+-?\d[a-z]?(?:-[a-z])?)_(?P<accelerator>[a-z0-9-]+)_(?P<slots>\d+)$")
 
@@ -160,9 +160,9 @@ class TracedMarket:
         self._alive: dict[str, int] = dict.fromkeys(self._offers, 0)
 
     @property
-    def patience_s(self) -> float:
+    def progress_timeout_s(self) -> float:
         """A job that makes no progress within two rounds of the longest series, or within a day, never will."""
-        return max(LEAST_PATIENCE_S, 2.0 * max((trace.length_s for trace in self._capacity.values()), default=0.0))
+        return max(LEAST_PROGRESS_TIMEOUT_S, 2.0 * max((trace.length_s for trace in self._capacity.values()), default=0.0))
 
     @property
     def cheapest_slot_hour(self) -> float:

@@ -16,7 +16,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH, Course, OutOfPatience
+from resolute_master.foresight.course import EPOCH, Course, NoProgress
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.trace_job import TraceJob
@@ -76,7 +76,7 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
         log=journal.note,
         standing=_standing(decider, pool),
         lasts_s=setting.lasts_s,
-        patience_s=max(market.patience_s, LONGEST_PERIOD_S) if pool.budget else market.patience_s,
+        progress_timeout_s=max(market.progress_timeout_s, LONGEST_PERIOD_S) if pool.budget else market.progress_timeout_s,
     )
     works = [as_work(pool, number, job, limited=limited) for number, job in enumerate(setting.jobs)]
     course.submit(works)
@@ -90,7 +90,7 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
     course.ended = one_ended
     try:
         course.run()
-    except OutOfPatience as error:
+    except NoProgress as error:
         if pool.budget:
             raise InvalidInput(
                 f"--pool: {error}; raise the budget of pool '{pool.name}', which does not pay for them in any day or month"

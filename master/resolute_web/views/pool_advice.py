@@ -11,14 +11,14 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_web.page import Page, page
 from resolute_web.views.pool import find_pool
 
-PATIENCE_S = 1.0
+MAX_WAIT_S = 1.0
 """A page is shown then, and is loaded anew until the advice is there."""
 RELOADED_S = 5
 
 
 async def advice(call: Call, policy: PoolPolicy) -> web.Response:
     api = call.api
-    found = await api.advices.of_pool(api.engine, api.store, policy, api.clock, patience_s=PATIENCE_S)
+    found = await api.advices.of_pool(api.engine, api.store, policy, api.clock, max_wait_s=MAX_WAIT_S)
     return await page(
         call,
         "pool_advice.html",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from resolute_provisioner.model import Cause, Gang, InstanceView, Observed, PoolScaling, Termination
 from resolute_provisioner.planning.gangs import machines_of, needs_whole_machines, shape_of
-from resolute_provisioner.planning.keep_warm import Patience
+from resolute_provisioner.planning.keep_warm import IdlePeriods
 from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Unserved
 from resolute_provisioner.planning.standing import NOTICE_GRACE_S, Standing, seconds_between
@@ -94,7 +94,7 @@ def of_no_use(
     gangs: Sequence[Gang],
     unserved: Sequence[Unserved],
     blocks: Mapping[str, Block],
-    patience: Patience,
+    idle_periods: IdlePeriods,
     now: datetime,
 ) -> list[Termination]:
     """Of the machines that no waiting gang will use: members of gangs that cannot be completed, and requests whose work
@@ -108,7 +108,7 @@ def of_no_use(
         if tokens and not any(_may_be_completed(pool, incomplete[token], blocks, each, now) for token in tokens):
             reason = f"it was launched for {tokens[0]}, {_why_useless(incomplete[tokens[0]].gang, each.slots)}"
             terminations.append(Termination(instance_id=each.instance_id, cause=Cause.STRANDED, reason=reason))
-        elif not tokens and _is_not_awaited(each, waiting, patience, now):
+        elif not tokens and _is_not_awaited(each, waiting, idle_periods, now):
             reason = f"it has not joined, and {each.reserved_for[0]} waits for machines no longer"
             terminations.append(Termination(instance_id=each.instance_id, cause=Cause.UNWANTED, reason=reason))
     return terminations
@@ -146,12 +146,12 @@ def _serves(gang: Gang, size: int) -> bool:
     return machines_of(gang, size) is not None
 
 
-def _is_not_awaited(view: InstanceView, waiting: Set[str], patience: Patience, now: datetime) -> bool:
+def _is_not_awaited(view: InstanceView, waiting: Set[str], idle_periods: IdlePeriods, now: datetime) -> bool:
     """Of one that is paid for already only while it is late: what is there soon will be there for the next one."""
     if view.joined_at is not None:
         return False
     paid = view.observed not in (Observed.UNKNOWN, Observed.PENDING)
-    if paid and not patience.boots_for_long(view.offer_id, seconds_between(view.requested_at, now)):
+    if paid and not idle_periods.boots_for_long(view.offer_id, seconds_between(view.requested_at, now)):
         return False
     for_work = [token for token in view.reserved_for if not token.startswith(_STAND_INS)]
     return bool(for_work) and len(for_work) == len(view.reserved_for) and waiting.isdisjoint(for_work)
@@ -165,7 +165,7 @@ def idle_ones(
     room: int,
     blocks: Mapping[str, Block],
     prices: Mapping[str, float | None],
-    patience: Patience,
+    idle_periods: IdlePeriods,
     now: datetime,
 ) -> list[Termination]:
     """Idle machines that no waiting gang will use: the most expensive and longest idle first, down to the minimum unless they
@@ -177,7 +177,7 @@ def idle_ones(
         return seconds_between(each.idle_since or now, now)
 
     def overdue_s_of(each: InstanceView) -> float:
-        return idle_s_of(each) - patience.of(each.offer_id, prices.get(each.offer_id))
+        return idle_s_of(each) - idle_periods.of(each.offer_id, prices.get(each.offer_id))
 
     candidates = spare if make_room else [each for each in spare if overdue_s_of(each) >= 0]
     if not candidates:

@@ -22,7 +22,7 @@ SHORTEST_S = 15.0
 """Never shorter: what ends is followed within seconds by what comes next of it."""
 
 
-class Patience:
+class IdlePeriods:
     """Of the machines of a pool, at one moment."""
 
     def __init__(self, pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> None:
@@ -86,7 +86,7 @@ class Patience:
         """The same for all offers of one size: their machines serve the same work."""
         if slots not in self._of_size:
             seen = gaps.together(belief.gaps for belief in self._known(slots))
-            found = gaps.patience_s(seen, self._boot_s(slots))
+            found = gaps.idle_period_s(seen, self._boot_s(slots))
             # In whole seconds, for the same reason as above.
             self._of_size[slots] = max(SHORTEST_S, found, float(round(WARM_SHARE * self._life_s(slots))))
         return self._of_size[slots]

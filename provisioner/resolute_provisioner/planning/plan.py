@@ -39,7 +39,7 @@ from resolute_provisioner.planning.packing import Packing, pack
 from resolute_provisioner.planning.probing import one_at_a_time
 from resolute_provisioner.planning.shelves import Machine
 from resolute_provisioner.planning.standing import (
-    MASS_LOSS_PATIENCE_S,
+    MASS_LOSS_GRACE_S,
     NOTICE_GRACE_S,
     Fleet,
     Standing,
@@ -83,14 +83,14 @@ def plan_scale(
     launches, asking = one_at_a_time(_launches(packing), beliefs, market.asked)
 
     unused = [each for each in staying if not (each.occupied or each.instance_id in packing.on_machines)]
-    returned = of_no_use(pool, unused, gangs, packing.unserved, market.all_blocks, market.patience, now)
+    returned = of_no_use(pool, unused, gangs, packing.unserved, market.all_blocks, market.idle_periods, now)
     returned = returned[: max(0, full + len(staying) - pool.min_instances)]
     # The minimum is there to be warm: a machine that only starts does not let an idle one go.
     warm = full + sum(each.joined_at is not None for each in _without(staying, returned))
     spare = [each for each in _without(unused, returned) if each.idle and each.instance_id not in demand.kept]
     soon = _room_soon(pool, fleet, [*terminations, *returned], packing)
     returned += idle_ones(
-        pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, market.patience, now
+        pool, spare, warm, packing.unserved, soon, market.all_blocks, market.prices, market.idle_periods, now
     )
     # What waits for room that is being made will be the minimum itself: a machine bought for that alone would take the room.
     soon = _room_soon(pool, fleet, [*terminations, *returned], packing)
@@ -155,14 +155,14 @@ class _Market:
         """The best first."""
         self.prices = {each.offer.offer_id: each.price_per_hour for each in offers}
         """In force, by offer id."""
-        self.patience = keep_warm.Patience(pool, beliefs)
+        self.idle_periods = keep_warm.IdlePeriods(pool, beliefs)
 
     def moments(self) -> list[datetime]:
         """When waiting work may find something that it does not find now."""
         until = [each.until for found in (self.blocks, self.gang_blocks) for each in found.values()]
         return [
             *(each for each in until if each is not None),
-            *(at + timedelta(seconds=probing.PATIENCE_S) for at in self.asked.values()),
+            *(at + timedelta(seconds=probing.ANSWER_TIMEOUT_S) for at in self.asked.values()),
         ]
 
 
@@ -217,7 +217,7 @@ def _packed(
     best = market.usable[0] if market.usable else None
     boot_s = best.join_time_s if best is not None else 0.0
     # Where machines live for hours, one that was bought for nothing costs less than it costs to wait.
-    waits = best is not None and pool.idle_learnt and not market.patience.boots_are_cheap(best.offer.slots)
+    waits = best is not None and pool.idle_learnt and not market.idle_periods.boots_are_cheap(best.offer.slots)
     capable = (each.view for each in fleet.others if each.capacity and each.view.instance_id not in going)
     open_ = [*fleet.open, *capable]
     soon = soon_free.soon_free(pool, [*fleet.full, *open_], boot_s, now) if waits else []
@@ -299,7 +299,7 @@ def _revisit_at(
 
 
 def _released_at(view: InstanceView, idle_since: datetime, market: _Market) -> datetime:
-    return idle_since + timedelta(seconds=market.patience.of(view.offer_id, market.prices.get(view.offer_id)))
+    return idle_since + timedelta(seconds=market.idle_periods.of(view.offer_id, market.prices.get(view.offer_id)))
 
 
 def _moments(pool: PoolScaling, each: Standing, market: _Market) -> list[datetime]:
@@ -312,7 +312,7 @@ def _moments(pool: PoolScaling, each: Standing, market: _Market) -> list[datetim
         (booting_since, pool.boot_timeout_s),
         (view.disconnected_since, pool.reconnect_wait_s),
         (view.disconnected_since, pool.disconnect_timeout_s),
-        (view.disconnected_since, pool.disconnect_timeout_s + MASS_LOSS_PATIENCE_S),
+        (view.disconnected_since, pool.disconnect_timeout_s + MASS_LOSS_GRACE_S),
         (view.draining_since, pool.drain_timeout_s),
         (view.notice.deadline if view.notice else None, NOTICE_GRACE_S),
     ]

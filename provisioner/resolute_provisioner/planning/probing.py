@@ -15,7 +15,7 @@ from resolute_provisioner import launch_errors
 from resolute_provisioner.model import InstanceView, Launch, Note, Observed, OfferBelief, PoolScaling
 from resolute_provisioner.risk import Block, on_probation
 
-PATIENCE_S = 10.0
+ANSWER_TIMEOUT_S = 10.0
 """An offer whose single request has no answer for this long is skipped until there is one."""
 
 
@@ -42,7 +42,7 @@ def blocks(
 def slow(asked: Mapping[str, datetime], now: datetime) -> dict[str, Block]:
     """Offers that let us wait for their answer."""
     reason = "it was refused before and has not answered to the one request that was made since"
-    overdue = {offer_id for offer_id, at in asked.items() if now >= at + timedelta(seconds=PATIENCE_S)}
+    overdue = {offer_id for offer_id, at in asked.items() if now >= at + timedelta(seconds=ANSWER_TIMEOUT_S)}
     return {offer_id: Block(until=None, reason=reason) for offer_id in sorted(overdue)}
 
 

@@ -7,7 +7,7 @@ Run times are heavy-tailed, so that what has run for long is expected to run for
 is expected to end within a boot (the survival function of a Lomax distribution with shape 1). In a pool with much short work these
 are many slots, and each machine that is bought for work which they will serve is bought for nothing. So waiting work of one slot
 counts on them, but for half a boot at most: then a machine is bought for it all the same. Only a pool that learns its idle
-periods does so, and only while its machines are short-lived (`keep_warm.Patience.boots_are_cheap`).
+periods does so, and only while its machines are short-lived (`keep_warm.IdlePeriods.boots_are_cheap`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ NOTICE_GRACE_S = 60.0
 MASS_LOSS_SHARE = 0.5
 """When so large a part of the machines is out of contact at once, our own network is the suspect, not the machines."""
 
-MASS_LOSS_PATIENCE_S = 1800.0
+MASS_LOSS_GRACE_S = 1800.0
 """Time past the ordinary limit for which the suspicion protects them. Healthy machines that cannot reach their master end
 themselves long before, so what is still paid for then is broken."""
 
@@ -123,7 +123,7 @@ def _judge(pool: PoolScaling, view: InstanceView, now: datetime, mass_loss: bool
     never_joined = view.joined_at is None and seconds_between(started, now) >= pool.boot_timeout_s
     away_s = 0.0 if view.disconnected_since is None else seconds_between(view.disconnected_since, now)
     overdue = view.joined_at is not None and not view.agent_connected and away_s >= pool.disconnect_timeout_s
-    spared = mass_loss and away_s < pool.disconnect_timeout_s + MASS_LOSS_PATIENCE_S
+    spared = mass_loss and away_s < pool.disconnect_timeout_s + MASS_LOSS_GRACE_S
     reachable = view.joined_at is None or view.agent_connected or away_s < pool.reconnect_wait_s
     leaving = stopping or view.notice is not None or view.draining_since is not None
     return Standing(

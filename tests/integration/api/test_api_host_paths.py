@@ -70,7 +70,7 @@ async def test_what_the_operator_allows_is_accepted(tmp_path: Path) -> None:
         assert "security.host_paths.allowed" in await _refused(world, _mount("/scratch"))
 
 
-async def test_a_link_planted_on_the_machine_of_the_master_leads_nowhere(tmp_path: Path) -> None:
+async def test_a_link_created_on_the_machine_of_the_master_leads_nowhere(tmp_path: Path) -> None:
     state, link = tmp_path / "state", tmp_path / "data"
     state.mkdir()
     link.symlink_to(state)

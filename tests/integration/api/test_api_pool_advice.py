@@ -75,7 +75,7 @@ async def test_one_history_is_played_at_a_time_and_nobody_waits_longer_than_they
     advices = advised(twin)
     async with a_pool(tmp_path, twin, advices=advices) as world:
         api, policy = world.context, kept_pool()[POOL]
-        asked = [advices.of_pool(api.engine, api.store, policy, api.clock, patience_s=0.01) for _ in range(5)]
+        asked = [advices.of_pool(api.engine, api.store, policy, api.clock, max_wait_s=0.01) for _ in range(5)]
         told = await asyncio.gather(*asked)
         assert [(each.computing, each.advice, each.reason) for each in told] == [(True, None, "")] * 5
         await eventually(lambda: len(twin.questions) == 1)  # the history is read first, in a thread

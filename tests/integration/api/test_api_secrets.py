@@ -1,4 +1,4 @@
-"""No answer has a secret, whoever asks: one is planted in every place of a configuration, and every GET call is read.
+"""No answer has a secret, whoever asks: one is seeded in every place of a configuration, and every GET call is read.
 
 The calls are those of the table of routes, so that a new one is read too.
 """
@@ -23,8 +23,8 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId
 from resolute_master.seal.join_token import JoinToken
 from support.api import KEY, PASSWORD, World, a_config, an_api
-from support.planted import WORD, Planter
-from support.planted_world import MASTER, filled, planted_world
+from support.seeded_secrets import WORD, SecretSeeder
+from support.seeded_world import MASTER, filled, seeded_world
 
 PARAMETER = re.compile(r"\{(\w+)\}")
 QUERIES = {
@@ -42,14 +42,14 @@ JOIN_TOKEN = "/api/v1/agent-join-token"
 
 
 @pytest.fixture
-def planter() -> Planter:
-    return Planter()
+def seeder() -> SecretSeeder:
+    return SecretSeeder()
 
 
 @pytest.fixture
-async def world(tmp_path: Path, planter: Planter) -> AsyncIterator[World]:
-    join_token = JoinToken(planter.secret("join token"), kept=None)
-    async with an_api(tmp_path, config=filled(MASTER, planter), join_token=join_token) as made:
+async def world(tmp_path: Path, seeder: SecretSeeder) -> AsyncIterator[World]:
+    join_token = JoinToken(seeder.secret("join token"), kept=None)
+    async with an_api(tmp_path, config=filled(MASTER, seeder), join_token=join_token) as made:
         yield made
 
 
@@ -64,15 +64,15 @@ async def read_everything(world: World, given: dict[str, str], **caller: str) ->
 
 
 @pytest.mark.parametrize("caller", ["owner", "another", "administrator", "own task"])
-async def test_no_answer_has_a_secret(world: World, planter: Planter, caller: str) -> None:
-    given, task = await planted_world(world, planter)
+async def test_no_answer_has_a_secret(world: World, seeder: SecretSeeder, caller: str) -> None:
+    given, task = await seeded_world(world, seeder)
     names = {"owner": "ada", "another": "bob", "administrator": "root"}
     who = {"task": task} if caller == "own task" else {"token": await world.login(names[caller])}
     other = {**given, "experimentId": str(int(given["experimentId"]) + 1)}
     for parameters in (given, other):
         answers = await read_everything(world, parameters, **who)
         shown = {
-            path: planter.planted[value]
+            path: seeder.seeded[value]
             for path, (_, text) in answers.items()
             for value in re.findall(rf"{WORD}\d{{4}}", text)
         }
@@ -90,24 +90,24 @@ async def test_no_answer_has_a_secret(world: World, planter: Planter, caller: st
     assert (master[0] == 200 and MASK in master[1]) if caller == "administrator" else master[0] == 403
 
 
-async def test_no_answer_to_what_is_submitted_has_a_secret(world: World, planter: Planter) -> None:
+async def test_no_answer_to_what_is_submitted_has_a_secret(world: World, seeder: SecretSeeder) -> None:
     """Creating, checking, previewing, templates; accepted and refused."""
     await world.agent()
-    block = planter.block(secrets_of(ExperimentConfig))
+    block = seeder.block(secrets_of(ExperimentConfig))
     good = a_config(data=block["data"], environment=block["environment"])
-    storage = {"type": "s3", "bucket": "b", "access_key": planter.secret("s3"), "secret_key": planter.secret("s3")}
-    listed = {"environment": {"environment_variables": planter.assignments("list")}}
+    storage = {"type": "s3", "bucket": "b", "access_key": seeder.secret("s3"), "secret_key": seeder.secret("s3")}
+    listed = {"environment": {"environment_variables": seeder.assignments("list")}}
     bad: list[dict[str, Any]] = [
-        {"environment": {"environment_variables": [planter.secret("no assignment")]}},
-        {"environment": {"environment_variables": {"cpu": f"A_TOKEN={planter.secret('no list')}"}}},
-        {"environment": planter.secret("a text for a block")},
-        {"environment": [f"A_TOKEN={planter.secret('a list for a block')}"]},
-        {"environment": {"registry_auth": {"pasword": planter.secret("unknown key")}}},
-        {"environment": {"registry_auth": planter.secret("a text for credentials")}},
-        {"environment": {"registry_auth": {"password": [planter.secret("a list for a text")]}}},
-        {"data": {"secrets": MASK, "more": planter.secret("beside")}},
-        {"data": [planter.secret("a list for data")]},
-        {"checkpoint_storage": f"s3://{planter.secret('a text for a storage')}@b"},
+        {"environment": {"environment_variables": [seeder.secret("no assignment")]}},
+        {"environment": {"environment_variables": {"cpu": f"A_TOKEN={seeder.secret('no list')}"}}},
+        {"environment": seeder.secret("a text for a block")},
+        {"environment": [f"A_TOKEN={seeder.secret('a list for a block')}"]},
+        {"environment": {"registry_auth": {"pasword": seeder.secret("unknown key")}}},
+        {"environment": {"registry_auth": seeder.secret("a text for credentials")}},
+        {"environment": {"registry_auth": {"password": [seeder.secret("a list for a text")]}}},
+        {"data": {"secrets": MASK, "more": seeder.secret("beside")}},
+        {"data": [seeder.secret("a list for data")]},
+        {"checkpoint_storage": f"s3://{seeder.secret('a text for a storage')}@b"},
         {"checkpoint_storage": {**storage, "secret_key": [storage["secret_key"]]}},
     ]
     bodies = [

@@ -96,7 +96,7 @@ async def test_who_asks_in_a_later_cycle_gets_no_answer_of_an_older_one(tmp_path
 
 
 async def test_a_list_waits_for_the_answer_that_knows_all_that_waits(tmp_path: Path) -> None:
-    store, starts = PastByHand(), Starts(patience_s=FOR_EVER_S)
+    store, starts = PastByHand(), Starts(max_wait_s=FOR_EVER_S)
     async with an_api(tmp_path, config=CONFIG, store=store) as world:
         for jobs in (1, 2):
             await _waiting(world, 1)
@@ -110,7 +110,7 @@ async def test_a_list_waits_for_the_answer_that_knows_all_that_waits(tmp_path: P
 
 
 async def test_a_list_waits_a_moment_and_then_takes_the_last_answer(tmp_path: Path) -> None:
-    store, starts = PastByHand(), Starts(patience_s=0.01)
+    store, starts = PastByHand(), Starts(max_wait_s=0.01)
     async with an_api(tmp_path, config=CONFIG, store=store) as world:
         await _waiting(world, 1)
         first = None
@@ -135,7 +135,7 @@ async def test_a_list_waits_a_moment_and_then_takes_the_last_answer(tmp_path: Pa
 async def test_attempts_that_fail_rest_as_long_as_others_and_are_told_while_there_is_no_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store, starts = PastByHand(), Starts(patience_s=FOR_EVER_S)
+    store, starts = PastByHand(), Starts(max_wait_s=FOR_EVER_S)
     store.takes_s, store.error = 10.0, Unavailable("the store is away")
     async with an_api(tmp_path, config=CONFIG, store=store) as world:
         await _waiting(world, 1)
@@ -152,7 +152,7 @@ async def test_attempts_that_fail_rest_as_long_as_others_and_are_told_while_ther
 async def test_when_a_newer_answer_fails_the_last_one_is_given(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store, starts = PastByHand(), Starts(patience_s=FOR_EVER_S)
+    store, starts = PastByHand(), Starts(max_wait_s=FOR_EVER_S)
     async with an_api(tmp_path, config=CONFIG, store=store) as world:
         await _waiting(world, 1)
         last = await starts.of_all(world.engine, store, POOL, store.clock)

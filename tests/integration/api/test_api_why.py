@@ -165,7 +165,7 @@ async def test_a_list_does_not_wait_for_an_answer_that_takes_long(tmp_path: Path
         waiting = await world.create(a_config())
         await settled(world)
         pool, store, clock = PoolName("default"), world.context.store, world.context.clock
-        starts = Starts(patience_s=0.0)
+        starts = Starts(max_wait_s=0.0)
         assert await starts.of_all(world.engine, store, pool, clock) is None
         found = None
         while found is None:

@@ -21,7 +21,7 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.main import NOUNS, main
 from resolute_cli.render import Renderer
 from support.cli_messages import PASSWORD
-from support.hostile_messages import HOSTILE, PLANTED, answer_with
+from support.hostile_messages import HOSTILE, INJECTED, answer_with
 
 SHOWING: dict[str, tuple[str, ...]] = {
     "agent list": (),
@@ -195,7 +195,7 @@ FORMS = [(name, form) for name, command in commands().items() if name in SHOWING
 def test_no_hostile_name_reaches_a_terminal_raw(home: Path, name: str, form: str | None) -> None:
     code, text = shown(home, *name.split(), *SHOWING[name], *([f"--{form}"] if form else []))
     assert code == 0, text
-    assert PLANTED in text
+    assert INJECTED in text
     if form == "csv":
         text = text.replace("\r\n", "\n")  # how a line of CSV ends
     if form is None and name.endswith("logs"):
@@ -215,13 +215,13 @@ def test_an_error_of_the_master_is_escaped(home: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("resolute.client.session.Session.get", refused)
     code, text = shown(home, "workspace", "list")
     first, *rest = text.splitlines()
-    assert code == 1 and PLANTED in first and not raw_characters(text.replace("\t", ""))
+    assert code == 1 and INJECTED in first and not raw_characters(text.replace("\t", ""))
     assert rest and all(line.startswith("  ") for line in rest)  # no line of its own
 
 
 def test_words_that_det_does_not_know_are_escaped(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert shown(home, "trial", "describe", f"a{HOSTILE}"[:40])[0] == 2
-    assert PLANTED in (said := capfd.readouterr().err) and not raw_characters(said)
+    assert INJECTED in (said := capfd.readouterr().err) and not raw_characters(said)
 
 
 def test_only_the_renderer_writes() -> None:

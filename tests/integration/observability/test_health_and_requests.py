@@ -182,14 +182,14 @@ async def test_what_the_access_log_holds_and_how_loudly(tmp_path: Path) -> None:
 async def test_no_password_and_no_token_is_logged(tmp_path: Path) -> None:
     async with an_api(tmp_path) as world, lines_of("resolute_master") as ring:
         await world.login("ada")
-        body = {"username": "ada", "password": "planted-secret", "isHashed": False}
+        body = {"username": "ada", "password": "seeded-secret", "isHashed": False}
         assert (await world.send("POST", "/api/v1/auth/login", body)).status == 401
         agent = await world.agent()
         _, _, token = await world.started(agent)
-        await world.send("GET", f"/api/v1/me?token={token}", token="planted-secret")
-        await world.send("GET", "/api/v1/me", headers={"Cookie": "auth=planted-secret"}, token="")
+        await world.send("GET", f"/api/v1/me?token={token}", token="seeded-secret")
+        await world.send("GET", "/api/v1/me", headers={"Cookie": "auth=seeded-secret"}, token="")
         text = "\n".join(f"{line.message} {line.fields}" for line in ring.after(0))
-    assert text and "planted-secret" not in text and token not in text and world.token not in text
+    assert text and "seeded-secret" not in text and token not in text and world.token not in text
 
 
 @pytest.mark.parametrize("since, expected", [("before", 2), ("between", 1), ("after", 0)])

@@ -20,7 +20,7 @@ from resolute_master.observability.spans import Spans
 from resolute_master.observability.tracing import NoTracing, tracing_of
 from support.api import a_config, settled
 from support.observed import an_observed_api
-from support.planted import WORD
+from support.seeded_secrets import WORD
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -97,8 +97,8 @@ async def test_no_span_has_a_secret(tmp_path: Path) -> None:
     spans, exporter = recording()
     async with an_observed_api(tmp_path, tracing=spans) as (world, _):
         agent = await world.agent()
-        planted = {"environment_variables": [f"A_TOKEN={WORD}"], "registry_auth": {"password": WORD}}
-        await world.create(a_config(environment=planted, data={"secrets": {"a": WORD}}))
+        seeded = {"environment_variables": [f"A_TOKEN={WORD}"], "registry_auth": {"password": WORD}}
+        await world.create(a_config(environment=seeded, data={"secrets": {"a": WORD}}))
         wrong = {"config": json.dumps(a_config(environment={"registry_auth": WORD}))}
         await world.error("POST", "/api/v1/experiments", wrong, status=400)
         await settled(world)

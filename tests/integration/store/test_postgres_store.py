@@ -174,7 +174,7 @@ async def test_a_server_that_stays_down_is_waited_for_and_then_named(
         caplog.at_level(logging.WARNING),
         pytest.raises(Unavailable, match=r"db.host: .* did not answer for 1 s .*start the server"),
     ):
-        await PostgresStore.open_at(replace(address, port=1), patience_s=1)
+        await PostgresStore.open_at(replace(address, port=1), timeout_s=1)
     assert "waiting for the database" in caplog.text
 
 

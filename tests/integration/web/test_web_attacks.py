@@ -32,8 +32,8 @@ from resolute_master.domain.workspace import Project, Workspace
 from resolute_master.seal.join_token import JoinToken
 from resolute_web.interface import Interface
 from support.api import KEY, PASSWORD, World, an_api
-from support.planted import WORD, Planter
-from support.planted_world import MASTER, filled, planted_world
+from support.seeded_secrets import WORD, SecretSeeder
+from support.seeded_world import MASTER, filled, seeded_world
 from support.web import HTML, with_pages
 
 PARAMETER = re.compile(r"\{(\w+)\}")
@@ -60,14 +60,14 @@ EACH = 3
 
 
 @pytest.fixture
-def planter() -> Planter:
-    return Planter()
+def seeder() -> SecretSeeder:
+    return SecretSeeder()
 
 
 @pytest.fixture
-async def world(tmp_path: Path, planter: Planter) -> AsyncIterator[World]:
-    join_token = JoinToken(planter.secret("join token"), kept=None)
-    options: dict[str, Any] = {"config": filled(MASTER, planter), "join_token": join_token}
+async def world(tmp_path: Path, seeder: SecretSeeder) -> AsyncIterator[World]:
+    join_token = JoinToken(seeder.secret("join token"), kept=None)
+    options: dict[str, Any] = {"config": filled(MASTER, seeder), "join_token": join_token}
     async with an_api(tmp_path, application=with_pages, **options) as made:
         yield made
 
@@ -90,8 +90,8 @@ def path_of(route: Route, given: Mapping[str, str]) -> str:
 
 
 @pytest.mark.parametrize("caller", ["owner", "another", "administrator", "own task"])
-async def test_no_page_has_a_secret(world: World, planter: Planter, caller: str) -> None:
-    given, task = await planted_world(world, planter)
+async def test_no_page_has_a_secret(world: World, seeder: SecretSeeder, caller: str) -> None:
+    given, task = await seeded_world(world, seeder)
     names = {"owner": "ada", "another": "bob", "administrator": "root"}
     who = {"task": task} if caller == "own task" else {"token": await world.login(names[caller])}
     other = {**given, "experimentId": str(int(given["experimentId"]) + 1)}
@@ -151,9 +151,9 @@ ATTACKERS = {
 
 @pytest.mark.parametrize("attacker", ATTACKERS)
 async def test_no_attacker_ends_a_page_or_changes_what_is_anothers(
-    world: World, planter: Planter, attacker: str
+    world: World, seeder: SecretSeeder, attacker: str
 ) -> None:
-    given, task = await planted_world(world, planter)
+    given, task = await seeded_world(world, seeder)
     bob = await world.login("bob")
     if attacker == "another's task":
         second = await world.agent("agent-2")

@@ -31,7 +31,7 @@ from resolute.config.layers import leaves_of
 from resolute.config.masking import Place, masked_values, secrets_of, without_url_password
 from resolute.core.shareable import without_secrets
 from support.config import an_experiment
-from support.planted import WORD, Planter, paths_of
+from support.seeded_secrets import WORD, SecretSeeder, paths_of
 
 MODELS = [ExperimentConfig, MasterConfig, AgentConfig]
 
@@ -53,12 +53,12 @@ NEVER_READ = ("data_layer", "agent_label", "agent_reattach_enabled")
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_place_of_a_secret_is_masked(model: type[BaseModel]) -> None:
-    planter = Planter()
-    planted = planter.block(secrets_of(model))
-    assert len(planter.planted) > 2 and WORD in json.dumps(planted)
+    seeder = SecretSeeder()
+    seeded = seeder.block(secrets_of(model))
+    assert len(seeder.seeded) > 2 and WORD in json.dumps(seeded)
     for leave_out in (True, False):
-        shown = json.dumps(masked_values(planted, secrets_of(model), leave_out=leave_out))
-        assert {value: where for value, where in planter.planted.items() if value in shown} == {}
+        shown = json.dumps(masked_values(seeded, secrets_of(model), leave_out=leave_out))
+        assert {value: where for value, where in seeder.seeded.items() if value in shown} == {}
         assert MASK in shown
     if model is not AgentConfig:
         assert "PLAIN=is shown" in shown
@@ -159,10 +159,10 @@ def test_a_text_without_secrets_is_shown_as_it_is() -> None:
 
 
 def test_a_text_with_secrets_is_written_anew_without_them_and_without_comments() -> None:
-    planter = Planter()
-    planted = planter.block(secrets_of(ExperimentConfig))
+    seeder = SecretSeeder()
+    seeded = seeder.block(secrets_of(ExperimentConfig))
     values = {"a": "1e-3", "b": "no", "c": 1e-3, "d": "0123", "e": "ü", "f": None, "g": "2024-01-01"}
-    text = f"# {WORD}\n" + yaml.safe_dump({"hyperparameters": values, **planted}, allow_unicode=True)
+    text = f"# {WORD}\n" + yaml.safe_dump({"hyperparameters": values, **seeded}, allow_unicode=True)
     shown = mask_experiment_text(text)
     assert WORD not in shown and MASK in shown
     again = load_yaml(shown)
@@ -172,18 +172,18 @@ def test_a_text_with_secrets_is_written_anew_without_them_and_without_comments()
 @pytest.mark.parametrize(
     "text",
     [
-        'data: {"\\x73ecrets": {a: PlantedSecret}}',
-        "data: &d {secrets: {a: PlantedSecret}}\ndata_layer: *d",
-        "data: {'secrets': {a: PlantedSecret}}",
-        "? data\n: {? secrets : {a: PlantedSecret}}",
-        "data: {secrets: PlantedSecret}",
-        "data: {secrets: [PlantedSecret]}",
-        "environment: {environment_variables: {gpu: [A_TOKEN=PlantedSecret]}}",
-        "environment: {environment_variables: {A_TOKEN: PlantedSecret}}",
-        "environment: {environment_variables: [PlantedSecret]}",
-        "data_layer: {type: s3, secret_key: PlantedSecret}",
-        "entrypoint: 'git clone https://me:PlantedSecret@host/x'",
-        "data: {secrets: {a: PlantedSecret}",
+        'data: {"\\x73ecrets": {a: SeededSecret}}',
+        "data: &d {secrets: {a: SeededSecret}}\ndata_layer: *d",
+        "data: {'secrets': {a: SeededSecret}}",
+        "? data\n: {? secrets : {a: SeededSecret}}",
+        "data: {secrets: SeededSecret}",
+        "data: {secrets: [SeededSecret]}",
+        "environment: {environment_variables: {gpu: [A_TOKEN=SeededSecret]}}",
+        "environment: {environment_variables: {A_TOKEN: SeededSecret}}",
+        "environment: {environment_variables: [SeededSecret]}",
+        "data_layer: {type: s3, secret_key: SeededSecret}",
+        "entrypoint: 'git clone https://me:SeededSecret@host/x'",
+        "data: {secrets: {a: SeededSecret}",
     ],
 )
 def test_every_way_to_write_a_secret_is_seen(text: str) -> None:
@@ -191,10 +191,10 @@ def test_every_way_to_write_a_secret_is_seen(text: str) -> None:
 
 
 def test_what_a_checkpoint_keeps_of_a_configuration_has_no_secret() -> None:
-    planter = Planter()
-    planted = planter.block(secrets_of(ExperimentConfig))
-    del planted["data_layer"], planted["resources"]
-    kept = without_secrets({**planted, "name": "x", "data": {**planted["data"], "path": "/d"}})
+    seeder = SecretSeeder()
+    seeded = seeder.block(secrets_of(ExperimentConfig))
+    del seeded["data_layer"], seeded["resources"]
+    kept = without_secrets({**seeded, "name": "x", "data": {**seeded["data"], "path": "/d"}})
     assert WORD not in json.dumps(kept)
     assert (kept["name"], kept["data"]) == ("x", {"path": "/d"})
 

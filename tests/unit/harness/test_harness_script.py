@@ -97,8 +97,8 @@ def test_faults_apply_to_their_step_run_and_rank() -> None:
 
 def test_an_event_log_keeps_whole_lines_only(tmp_path: Path) -> None:
     clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
-    who = {"allocation_id": "3.task.1", "rank": 0}
-    event_log = EventLog(f"{tmp_path}/event_log/", clock=clock, who=who)
+    identity = {"allocation_id": "3.task.1", "rank": 0}
+    event_log = EventLog(f"{tmp_path}/event_log/", clock=clock, identity=identity)
     event_log.write("start", step=0)
     clock.advance(1.5)
     event_log.write("save", step=4, uuid="c1")

@@ -174,7 +174,7 @@ def test_a_machine_is_kept_for_the_period_or_as_long_as_its_idle_time_is_cheap(
     price: float | None, limit: float | None, seconds: float
 ) -> None:
     pool = replace(POOL, max_idle_cost=limit)
-    assert keep_warm.Patience(pool, {}).of(POOL.offers[0].offer_id, price) == pytest.approx(seconds)
+    assert keep_warm.IdlePeriods(pool, {}).of(POOL.offers[0].offer_id, price) == pytest.approx(seconds)
 
 
 def test_the_planner_keeps_a_cheap_machine_and_looks_again_when_it_is_due() -> None:

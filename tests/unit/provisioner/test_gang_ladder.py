@@ -89,12 +89,12 @@ def test_single_machines_wait_for_the_probe_too() -> None:
 
 def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     over = refused("cheap", seconds_ago=60)
-    asked = starting("i-1", asked_s=probing.PATIENCE_S - 1, reserved_for=("a",))
+    asked = starting("i-1", asked_s=probing.ANSWER_TIMEOUT_S - 1, reserved_for=("a",))
     unanswered = replace(asked, offer_id="cheap", observed=Observed.UNKNOWN)
     work = demand(a_gang("a"), a_gang("b"))
     waiting = plan(unanswered, beliefs=(over,), work=work)
     assert not waiting.launches and waiting.revisit_at == after(1)
-    late = replace(unanswered, requested_at=after(-probing.PATIENCE_S))
+    late = replace(unanswered, requested_at=after(-probing.ANSWER_TIMEOUT_S))
     assert launched(plan(late, beliefs=(over,), work=work)) == ["dear"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from resolute_provisioner import gaps, risk
 from resolute_provisioner.gaps import LENGTHS_S, NONE_SEEN, Gaps
 from resolute_provisioner.model import Cause, Evidence, Market, Offer, OfferBelief, PoolScaling, Termination
-from resolute_provisioner.planning.keep_warm import Patience
+from resolute_provisioner.planning.keep_warm import IdlePeriods
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOOT_S = 180.0
@@ -26,7 +26,7 @@ def seen(*lengths_s: float) -> Gaps:
 
 
 def learnt_s(found: Gaps) -> float:
-    return gaps.patience_s(gaps.together([found]), BOOT_S)
+    return gaps.idle_period_s(gaps.together([found]), BOOT_S)
 
 
 def test_gaps_that_end_soon_are_waited_for_and_long_ones_are_not() -> None:
@@ -93,20 +93,20 @@ def test_the_past_fades() -> None:
 )
 def test_a_pool_learns_up_to_its_period_and_not_where_it_shall_not(change: dict[str, object], period_s: float) -> None:
     belief = OfferBelief(offer_id="o", gaps=seen(*[100.0] * 60), join_time_s=BOOT_S)
-    assert Patience(replace(POOL, **change), {"o": belief}).of("o", 1.0) == period_s  # type: ignore[arg-type]
+    assert IdlePeriods(replace(POOL, **change), {"o": belief}).of("o", 1.0) == period_s  # type: ignore[arg-type]
 
 
 def test_machines_that_cost_nothing_more_or_have_left_the_configuration_are_kept_for_the_period() -> None:
     belief = OfferBelief(offer_id="o", gaps=seen(*[100.0] * 60))
-    patience = Patience(POOL, {"o": belief})
-    assert patience.of("o", 0.0) == patience.of("gone", 1.0) == POOL.idle_timeout_s
+    idle_periods = IdlePeriods(POOL, {"o": belief})
+    assert idle_periods.of("o", 0.0) == idle_periods.of("gone", 1.0) == POOL.idle_timeout_s
 
 
 def test_where_machines_work_for_hours_a_part_of_that_is_kept_warm_and_a_boot_is_nothing() -> None:
     lives = Evidence(joins=10.0, exposure_h=80.0)
     belief = OfferBelief(offer_id="o", gaps=seen(*[5000.0] * 60), join_time_s=BOOT_S, seen=lives)
-    patience = Patience(POOL, {"o": belief})
-    assert patience.of("o", 1.0) == 0.02 * 8 * 3600.0
-    assert patience.boots_are_cheap(1)
-    assert not Patience(POOL, {"o": replace(belief, seen=Evidence(joins=10.0, exposure_h=5.0))}).boots_are_cheap(1)
-    assert not Patience(POOL, {}).boots_are_cheap(1)
+    idle_periods = IdlePeriods(POOL, {"o": belief})
+    assert idle_periods.of("o", 1.0) == 0.02 * 8 * 3600.0
+    assert idle_periods.boots_are_cheap(1)
+    assert not IdlePeriods(POOL, {"o": replace(belief, seen=Evidence(joins=10.0, exposure_h=5.0))}).boots_are_cheap(1)
+    assert not IdlePeriods(POOL, {}).boots_are_cheap(1)

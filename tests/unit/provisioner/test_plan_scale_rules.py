@@ -17,7 +17,7 @@ from resolute_provisioner.model import (
 )
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.plan import plan_scale
-from resolute_provisioner.planning.standing import MASS_LOSS_PATIENCE_S
+from resolute_provisioner.planning.standing import MASS_LOSS_GRACE_S
 from support.provisioner import NOW, a_gang, a_pool, after, ago, an_offer, demand, joined, starting
 
 SMALL, BIG = an_offer("small", slots=2, price=1.0), an_offer("big", slots=8, price=3.0)
@@ -281,7 +281,7 @@ def test_a_network_split_of_the_master_gives_nothing_back() -> None:
 
 
 def test_the_suspicion_against_the_network_ends_when_healthy_machines_would_have_ended_themselves() -> None:
-    long_s = 600 + MASS_LOSS_PATIENCE_S
+    long_s = 600 + MASS_LOSS_GRACE_S
     waiting = plan(a_pool(), joined("i-1", away_s=long_s - 1), joined("i-2", away_s=long_s - 1))
     assert not waiting.terminations and waiting.revisit_at == after(1)
     over = plan(a_pool(), joined("i-1", away_s=long_s), joined("i-2", away_s=long_s))

@@ -227,7 +227,7 @@ def test_what_a_user_is_charged_for_the_past_is_told() -> None:
     )
 
 
-def test_patience_is_named_with_its_end() -> None:
+def test_the_end_of_a_wait_is_named() -> None:
     work = [on(waiting("r", "low", 4), {"a": ALL}), waiting("w", "mine", 4)]
     grace = told([an_agent("a", 4)], *work, preemption=True, preemption_grace_s=7200.0)
     assert "other work is preempted only after its preemption_grace, at 02:00:00 UTC" in grace.reason

@@ -14,7 +14,7 @@ import pytest
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import OutOfPatience
+from resolute_master.foresight.course import NoProgress
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import Decision
 from resolute_master.foresight.trace_job import TraceJob
@@ -229,7 +229,7 @@ def test_a_job_that_its_max_slots_keep_out_is_refused() -> None:
 def test_only_series_of_capacity_are_blamed_for_a_job_that_never_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it is the decider's fault: it decides nothing."""
     monkeypatch.setattr(Production, "decide", lambda self, pool: Decision(revisit_at=pool.now + timedelta(hours=1)))
-    with pytest.raises(OutOfPatience, match="without progress since second 0"):
+    with pytest.raises(NoProgress, match="without progress since second 0"):
         _played(Setting(pool=_pool(), jobs=(_job("a", 0.0, 60.0),)))
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 FRESH_S = 3600.0
 RETRY_S = 300.0
 """After an attempt that failed. A history that was too short is read again for everybody who asks."""
-PATIENCE_S = 10.0
+MAX_WAIT_S = 10.0
 """Of a call of the API."""
 BOOT_S = 180.0
 """Before a machine of the pool has joined."""
@@ -64,7 +64,7 @@ class PoolAdvices:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def of_pool(
-        self, engine: Engine, store: Store, policy: PoolPolicy, clock: Clock, *, patience_s: float = PATIENCE_S
+        self, engine: Engine, store: Store, policy: PoolPolicy, clock: Clock, *, max_wait_s: float = MAX_WAIT_S
     ) -> GetPoolAdviceResponse:
         """Never fails: why there is no advice is a part of the answer."""
         pool = policy.name
@@ -79,7 +79,7 @@ class PoolAdvices:
             known.task = asyncio.create_task(self._make(known, self.advisor, engine, store, policy, scaling, clock))
         if known.task is not None and known.newest is None:
             # A caller that stops waiting must not cancel the answer of the others.
-            await asyncio.wait((known.task,), timeout=patience_s)
+            await asyncio.wait((known.task,), timeout=max_wait_s)
         return GetPoolAdviceResponse(
             pool=pool, advice=known.newest, reason=known.failed, computing=known.task is not None
         )

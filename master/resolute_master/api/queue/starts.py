@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 FRESH_S = 30.0
 """The time for which an answer of the same cycle is reused: expected events may not have happened since."""
-PATIENCE_S = 1.0
+MAX_WAIT_S = 1.0
 """Maximum time that a list waits for an answer about all pending work of its pool."""
 RESTS = 4.0
 """A list renews the forecast of a pool after this multiple of the time that the last one took: at most a fifth of a processor."""
@@ -90,9 +90,9 @@ class _KnownOfPool:
 class Starts:
     """Remembers the newest answer for each pool."""
 
-    def __init__(self, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, *, max_wait_s: float = MAX_WAIT_S) -> None:
         self._pools: dict[PoolName, _KnownOfPool] = {}
-        self._patience_s = patience_s
+        self._max_wait_s = max_wait_s
 
     async def of_one(self, engine: Engine, store: Store, allocation: Allocation, clock: Clock) -> Estimate | None:
         """None when it does not wait, any more. Never of an older cycle than the one it is asked in."""
@@ -112,7 +112,7 @@ class Starts:
 
     async def of_all(self, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> Foreseen | None:
         """The newest answer, whatever its age, which is made anew for those who ask later unless the pool rests (`RESTS`); None
-        while there is none. Where it lacks something which waits, the one in the making is waited for, `PATIENCE_S` at most; while
+        while there is none. Where it lacks something which waits, the one in the making is waited for, `MAX_WAIT_S` at most; while
         the pool rests nothing is told of that. Raises `ResoluteError` when all attempts so far have failed."""
         known = self._pools.setdefault(pool, _KnownOfPool())
         if known.refresh is not None and known.refresh.done():
@@ -120,7 +120,7 @@ class Starts:
         if known.refresh is None and _stale(known, engine, clock):
             known.refresh = asyncio.create_task(_refresh(known, engine, store, pool, clock))
         if known.refresh is not None and _lacks(known.newest, engine, pool):
-            await asyncio.wait((known.refresh,), timeout=self._patience_s)
+            await asyncio.wait((known.refresh,), timeout=self._max_wait_s)
         if known.newest is None and known.failed:
             raise ResoluteError(
                 f"the master failed to foresee when the jobs of pool {pool} start, and its log has the details"

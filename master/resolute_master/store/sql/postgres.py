@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-START_PATIENCE_S = 60.0
+START_TIMEOUT_S = 60.0
 """How long a master waits at its start for a server that is not up yet."""
 
-READ_PATIENCE_S = 10.0
+READ_TIMEOUT_S = 10.0
 """How long a read waits for a server that is away: a restart takes a second in good order, after a crash a few more."""
 
 PING_TIMEOUT_S = 2.0
@@ -63,16 +63,16 @@ class PostgresDatabase:
 
     @classmethod
     async def open(
-        cls, address: PostgresAddress, *, clock: Clock | None = None, patience_s: float = START_PATIENCE_S
+        cls, address: PostgresAddress, *, clock: Clock | None = None, timeout_s: float = START_TIMEOUT_S
     ) -> PostgresDatabase:
-        """Takes the database and brings its tables up to date; waits `patience_s` for a server that is away.
+        """Takes the database and brings its tables up to date; waits `timeout_s` for a server that is away.
 
         Raises `FailedPrecondition` when another master has it or it is another program's, `StoreBroken` when it cannot
         be used as configured, `Unavailable` when the server did not come up.
         """
         database = cls(address, clock or SystemClock())
         try:
-            database._begin(await database._connect(None, patience_s))
+            database._begin(await database._connect(None, timeout_s))
             await database.write(lambda connection: migrate(connection, str(address), "db.name"))
         except BaseException:
             await database.close()
@@ -85,16 +85,16 @@ class PostgresDatabase:
         """Work that may be run again, and is when the connection was lost in it."""
         async with self._writing:
             with keeping_values():
-                return await self._insist(lambda session: session.pooled(work, read_only=False), None)
+                return await self._retried(lambda session: session.pooled(work, read_only=False), None)
 
     async def read(self, work: Work[T]) -> T:
         """Raises `Unavailable` when the server stays away."""
-        return await self._insist(lambda session: session.pooled(work, read_only=True), READ_PATIENCE_S)
+        return await self._retried(lambda session: session.pooled(work, read_only=True), READ_TIMEOUT_S)
 
     async def on_lane(self, lane: Lane, run: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         """`run` on the lane's connection; again on the next one when that was lost."""
         with keeping_values():
-            return await self._insist(lambda session: session.on_lane(lane, run), None)
+            return await self._retried(lambda session: session.on_lane(lane, run), None)
 
     async def turn_of(self, lane: Lane) -> asyncio.Lock:
         """What writers of that lane hold, for one of another lane that must not be beside them."""
@@ -141,8 +141,8 @@ class PostgresDatabase:
 
     # -- over a restart of the server ----------------------------------------------------------------------------
 
-    async def _insist(self, attempt: Callable[[Session], Awaitable[T]], patience_s: float | None) -> T:
-        end = None if patience_s is None else self._clock.monotonic() + patience_s
+    async def _retried(self, attempt: Callable[[Session], Awaitable[T]], timeout_s: float | None) -> T:
+        end = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while True:
             session = await self._current(end)
             try:
@@ -197,7 +197,7 @@ class PostgresDatabase:
             self._end = error
             self._settled.set()
 
-    async def _connect(self, lost: Session | None, patience_s: float | None) -> Session:
+    async def _connect(self, lost: Session | None, timeout_s: float | None) -> Session:
         """Tries until it works, until the time is up, or until trying again is no use."""
         began = said = self._clock.monotonic()
         pause_s = FIRST_RETRY_S
@@ -208,9 +208,9 @@ class PostgresDatabase:
                 if not (is_away(error) or is_passing(error)):
                     raise in_words(self.address, error) or StoreBroken(f"{self.address}: {error}") from error
                 now = self._clock.monotonic()
-                if patience_s is not None and now - began >= patience_s:
+                if timeout_s is not None and now - began >= timeout_s:
                     raise Unavailable(
-                        f"db.host: {self.address} did not answer for {patience_s:.0f} s ({error}); "
+                        f"db.host: {self.address} did not answer for {timeout_s:.0f} s ({error}); "
                         "start the server, or correct db.host and db.port"
                     ) from error
                 if now - said >= SAY_AGAIN_S or now == began or pause_s == FIRST_RETRY_S:

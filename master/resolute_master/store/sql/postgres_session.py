@@ -35,7 +35,7 @@ OLDEST_SERVER = 14
 MASTER_LOCK = 0x5265736F6C757465
 """The key of the advisory lock: a number of ours in the database that is ours."""
 
-LOCK_PATIENCE_S = 5.0
+LOCK_TIMEOUT_S = 5.0
 """A master that was just killed keeps its lock until the server has seen its socket close."""
 
 LOCK_RETRY_S = 0.1
@@ -149,7 +149,7 @@ class Session:
         for at in self.lanes.values():
             async with at.turn:
                 with suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
-                    await at.connection.close(timeout=LOCK_PATIENCE_S)
+                    await at.connection.close(timeout=LOCK_TIMEOUT_S)
         await self._thread.run(self._pool.dispose())
 
     async def abandon(self) -> None:
@@ -192,7 +192,7 @@ async def _lock(
 ) -> None:
     if previous is not None:
         await connection.fetch(_END_ONE, previous.pid, previous.since, END_TIMEOUT_MS)
-    end = clock.monotonic() + LOCK_PATIENCE_S
+    end = clock.monotonic() + LOCK_TIMEOUT_S
     while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", MASTER_LOCK):
         if clock.monotonic() >= end:
             holder = await connection.fetchrow(_HOLDER, MASTER_LOCK >> 32, MASTER_LOCK & 0xFFFFFFFF)

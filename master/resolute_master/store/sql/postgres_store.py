@@ -13,7 +13,7 @@ from resolute_master.domain.change import Change
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark
 from resolute_master.store.base import MetricOutcome
 from resolute_master.store.sql import postgres_commit, postgres_streams
-from resolute_master.store.sql.postgres import START_PATIENCE_S, PostgresDatabase
+from resolute_master.store.sql.postgres import START_TIMEOUT_S, PostgresDatabase
 from resolute_master.store.sql.postgres_address import PostgresAddress
 from resolute_master.store.sql.postgres_rows import log_arrays, metric_arrays
 from resolute_master.store.sql.postgres_session import Lane
@@ -33,10 +33,10 @@ class PostgresStore(SqlStore):
 
     @classmethod
     async def open_at(
-        cls, address: PostgresAddress, *, clock: Clock | None = None, patience_s: float = START_PATIENCE_S
+        cls, address: PostgresAddress, *, clock: Clock | None = None, timeout_s: float = START_TIMEOUT_S
     ) -> PostgresStore:
         """What `PostgresDatabase.open` does and raises."""
-        return cls(await PostgresDatabase.open(address, clock=clock, patience_s=patience_s))
+        return cls(await PostgresDatabase.open(address, clock=clock, timeout_s=timeout_s))
 
     def away_s(self) -> float:
         return self._postgres.away_s()

@@ -12,7 +12,7 @@ from resolute_master.domain.commands import CreateExperiment
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, PoolName
 from support.api import World
-from support.planted import Planter, over
+from support.seeded_secrets import SecretSeeder, over
 
 UUID = "00000000-0000-4000-8000-000000000001"
 
@@ -29,19 +29,19 @@ MASTER = {
 }
 
 
-def filled(value: Any, planter: Planter) -> Any:
+def filled(value: Any, seeder: SecretSeeder) -> Any:
     if isinstance(value, dict):
-        return {key: filled(inner, planter) for key, inner in value.items()}
+        return {key: filled(inner, seeder) for key, inner in value.items()}
     if isinstance(value, list):
-        return [filled(inner, planter) for inner in value]
-    return re.sub(r"\{\d+\}", lambda _: planter.secret("master"), value) if isinstance(value, str) else value
+        return [filled(inner, seeder) for inner in value]
+    return re.sub(r"\{\d+\}", lambda _: seeder.secret("master"), value) if isinstance(value, str) else value
 
 
-async def planted_world(world: World, planter: Planter) -> tuple[dict[str, str], str]:
+async def seeded_world(world: World, seeder: SecretSeeder) -> tuple[dict[str, str], str]:
     """Values of path parameters, and the token of the experiment's task."""
     agent = await world.agent()
     trial, allocation, task = await world.started(agent)
-    await put_secrets(world, planter, trial.experiment_id)
+    await put_secrets(world, seeder, trial.experiment_id)
     report = {
         "uuid": UUID,
         "allocationId": allocation.id,
@@ -50,13 +50,13 @@ async def planted_world(world: World, planter: Planter) -> tuple[dict[str, str],
         "state": "STATE_COMPLETED",
     }
     await world.post("/api/v1/checkpoints", report, task=task)
-    whole = planter.block(secrets_of(ExperimentConfig))
+    whole = seeder.block(secrets_of(ExperimentConfig))
     template = {key: whole[key] for key in ("data", "environment")}
     template["checkpoint_storage"] = {
         "type": "s3",
         "bucket": "b",
-        "access_key": planter.secret("template"),
-        "secret_key": planter.secret("template"),
+        "access_key": seeder.secret("template"),
+        "secret_key": seeder.secret("template"),
     }
     await world.post("/api/v1/templates/t", {"config": template, "workspaceId": 1})
     user = world.owner_id
@@ -82,16 +82,16 @@ async def planted_world(world: World, planter: Planter) -> tuple[dict[str, str],
     }, task
 
 
-async def put_secrets(world: World, planter: Planter, id_: ExperimentId) -> None:
+async def put_secrets(world: World, seeder: SecretSeeder, id_: ExperimentId) -> None:
     """Adds keys to the stored configuration of an experiment: an older database may contain keys that calls refuse today."""
     before = world.engine.state.get(Experiment, id_)
     assert before is not None
-    config = over(before.config, planter.block(secrets_of(ExperimentConfig)))
+    config = over(before.config, seeder.block(secrets_of(ExperimentConfig)))
     await world.engine.submit(
         CreateExperiment(
             owner=before.owner,
             config=config,
-            original_config=f"# {planter.secret('a comment')}\n{dump_yaml(config)}",
+            original_config=f"# {seeder.secret('a comment')}\n{dump_yaml(config)}",
             context_hash="",
             pool=PoolName("default"),
             priority=42,

@@ -9,20 +9,20 @@ from typing import Any
 from resolute.config.base import SecretMark
 from resolute.config.masking import Place
 
-WORD = "PlantedSecret"
-"""Common part of all planted values, so that one search finds them all."""
+WORD = "SeededSecret"
+"""Common part of all seeded values, so that one search finds them all."""
 
 
-class Planter:
-    """Creates values with unique secrets; `planted` contains their places."""
+class SecretSeeder:
+    """Creates values with unique secrets; `seeded` contains their places."""
 
     def __init__(self) -> None:
-        self.planted: dict[str, str] = {}
+        self.seeded: dict[str, str] = {}
         self._numbers = count(1)
 
     def secret(self, where: str) -> str:
         value = f"{WORD}{next(self._numbers):04}"
-        self.planted[value] = where
+        self.seeded[value] = where
         return value
 
     def block(self, place: Place, where: str = "") -> Any:
@@ -50,14 +50,14 @@ class Planter:
         return [*values, address, "PLAIN=is shown"]
 
 
-def over(config: Mapping[str, Any], planted: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the planted values."""
-    both = {**planted, **config}
-    for key in config.keys() & planted.keys():
-        if isinstance(config[key], Mapping) and isinstance(planted[key], Mapping):
-            both[key] = over(config[key], planted[key])
+def over(config: Mapping[str, Any], seeded: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the seeded values."""
+    both = {**seeded, **config}
+    for key in config.keys() & seeded.keys():
+        if isinstance(config[key], Mapping) and isinstance(seeded[key], Mapping):
+            both[key] = over(config[key], seeded[key])
         else:
-            both[key] = planted[key]
+            both[key] = seeded[key]
     return both
 
 
