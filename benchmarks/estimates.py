@@ -19,7 +19,7 @@ from random import Random
 from benchmarks.report import Row, Spread, Target
 from benchmarks.traces import jobs_between, trace_name, trace_pool
 from resolute_master.domain.ids import AllocationId
-from resolute_master.foresight.course import EPOCH, Course
+from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.estimate import Estimate, estimates
 from resolute_master.foresight.market import Given, Refused
@@ -168,7 +168,7 @@ def _played(machines: int) -> tuple[Oracle, list[Work]]:
     oracle = Oracle(first_s=FIRST_DAY * 86_400.0)
     scaling = pool.scaling
     assert scaling is not None
-    course = Course(
+    simulation = PoolSimulation(
         pool=VirtualPool.empty(pool, EPOCH),
         decider=oracle,
         market=_Boots(scaling.offers),
@@ -177,6 +177,6 @@ def _played(machines: int) -> tuple[Oracle, list[Work]]:
         ended=oracle.ended,
     )
     works = [as_work(pool, number, job) for number, job in enumerate(jobs_between(0, LAST_DAY))]
-    course.submit(works)
-    course.run()
+    simulation.submit(works)
+    simulation.run()
     return oracle, works

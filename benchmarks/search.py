@@ -124,7 +124,7 @@ def main() -> list[Row]:
 
 
 @dataclass(slots=True)
-class Course:
+class Measured:
     """A finished search."""
 
     events: int = 0
@@ -134,11 +134,11 @@ class Course:
     rows: dict[str, tuple[Search | SearchTrial, bytes]] = field(default_factory=dict)
 
 
-def through_engine(trials: int) -> Course:
+def through_engine(trials: int) -> Measured:
     """Runs a search to its end, with at most `together` reports per cycle. No trial holds slots, so that a stopped trial ends at
     once."""
     memory = Memory(ClusterState(), {POOL: PoolPolicy(name=POOL)}, sequence=0, digest="", now=BEGIN)
-    course = Course()
+    measured = Measured()
     config = {
         "name": "search",
         "hyperparameters": SPACE,
@@ -158,15 +158,15 @@ def through_engine(trials: int) -> Course:
         seed=SEED,
         activate=True,
     )
-    _cycle(memory, create, course)
+    _cycle(memory, create, measured)
     rng = random.Random(SEED)
     live: dict[int, tuple[Trial, int]] = {trial.id: (trial, 0) for trial in memory.state.all(Trial)}
     gc.collect()
     while live:
         chosen = rng.sample(sorted(live), min(TOGETHER, len(live)))
-        reports = tuple(_report(*live[id_], course.events) for id_ in chosen)
-        change = _cycle(memory, RecordReports(reports=reports), course)
-        course.events += len(reports)
+        reports = tuple(_report(*live[id_], measured.events) for id_ in chosen)
+        change = _cycle(memory, RecordReports(reports=reports), measured)
+        measured.events += len(reports)
         for id_ in chosen:
             live[id_] = (live[id_][0], live[id_][1] + 1)
         for entity in () if change is None else change.upserts:
@@ -176,7 +176,7 @@ def through_engine(trials: int) -> Course:
                 live.pop(entity.id, None)
             else:
                 live.setdefault(entity.id, (entity, 0))
-    return course
+    return measured
 
 
 def _report(trial: Trial, rung: int, at: int) -> StoredReport:
@@ -189,22 +189,22 @@ def _report(trial: Trial, rung: int, at: int) -> StoredReport:
     )
 
 
-def _cycle(memory: Memory, command: Command, course: Course) -> Change | None:
+def _cycle(memory: Memory, command: Command, measured: Measured) -> Change | None:
     begun = time.process_time()
-    now = BEGIN + timedelta(seconds=course.events)
-    outcome = Cycle(memory, now=now, entropy=str(course.events)).run([command])
+    now = BEGIN + timedelta(seconds=measured.events)
+    outcome = Cycle(memory, now=now, entropy=str(measured.events)).run([command])
     if outcome.change is not None:
         memory.absorb(outcome.change, outcome.snapshots, outcome.digest)
-    course.seconds += time.process_time() - begun
+    measured.seconds += time.process_time() - begun
     (reply,) = outcome.replies
     if isinstance(reply, Exception):
         raise reply
     if outcome.change is not None:
         for entity, body in zip(outcome.change.upserts, outcome.change.bodies, strict=True):
-            course.all_bytes += len(body)
+            measured.all_bytes += len(body)
             if isinstance(entity, Search | SearchTrial):
-                course.search_bytes += len(body)
-                course.rows[f"{kind_name(type(entity))} {entity.id}"] = (entity, body)
+                measured.search_bytes += len(body)
+                measured.rows[f"{kind_name(type(entity))} {entity.id}"] = (entity, body)
     return outcome.change
 
 
@@ -235,31 +235,31 @@ def alone(trials: int) -> float:
     return events / (time.process_time() - begun)
 
 
-def restored_s(course: Course) -> float:
+def restored_s(measured: Measured) -> float:
     """Seconds in which a starting master reads and orders the rows of the search."""
 
     async def run(path: Path) -> float:
         store = await SqlStore.open(f"sqlite:///{path}")
         entry = JournalEntry(sequence=1, at=BEGIN, entropy="", commands=b"[]", adopted=b"[]", digest="d")
-        await store.commit(Change(journal=entry, upserts=tuple(entity for entity, _ in course.rows.values())))
+        await store.commit(Change(journal=entry, upserts=tuple(entity for entity, _ in measured.rows.values())))
         begun = time.process_time()
         rows = await store.search_rows(ExperimentId(1))
         ClusterState(rows)
         seconds = time.process_time() - begun
         await store.close()
-        if len(rows) != len(course.rows) - 1:
-            raise RuntimeError(f"{len(rows)} rows were read of {len(course.rows) - 1}")
+        if len(rows) != len(measured.rows) - 1:
+            raise RuntimeError(f"{len(rows)} rows were read of {len(measured.rows) - 1}")
         return seconds
 
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(run(Path(folder) / "search.db"))
 
 
-def memory_mb(course: Course) -> float:
+def memory_mb(measured: Measured) -> float:
     """Memory of the decoded rows and of their sorted results, in MB."""
     from resolute_master.store.encoding import decode_entities
 
-    bodies = [body for entity, body in course.rows.values() if isinstance(entity, SearchTrial)]
+    bodies = [body for entity, body in measured.rows.values() if isinstance(entity, SearchTrial)]
     tracemalloc.start()
     state = ClusterState(decode_entities(kind_name(SearchTrial), bodies))
     held = tracemalloc.get_traced_memory()[0]

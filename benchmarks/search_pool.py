@@ -26,10 +26,10 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH
+from resolute_master.foresight.pool_simulation import EPOCH
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.search_course import SearchCourse, Told
+from resolute_master.foresight.search_simulation import SearchSimulation, Told
 from resolute_master.foresight.work import Frictions
 from resolute_master.searcher.methods import make
 from resolute_provisioner.model import Market, Offer, PoolScaling
@@ -142,7 +142,7 @@ def search(form: str, seed: int, *, ranked: bool) -> Found:
         "max_concurrent_trials": AT_ONCE,
         **FORMS[form],
     }
-    course = SearchCourse(
+    simulation = SearchSimulation(
         pool=VirtualPool.empty(policy, EPOCH),
         decider=Production(),
         market=TracedMarket(offers, traces, boot_s=BOOT_S, seed=seed),
@@ -155,9 +155,9 @@ def search(form: str, seed: int, *, ranked: bool) -> Found:
         metric=_curves(seed),
         ranked=ranked,
     )
-    course.begin(seed)
-    course.run(lambda: course.over)
-    return Found(results=tuple(course.results), dollars=course.cost(), hours=course.now_s / 3600)
+    simulation.begin(seed)
+    simulation.run(lambda: simulation.over)
+    return Found(results=tuple(simulation.results), dollars=simulation.cost(), hours=simulation.now_s / 3600)
 
 
 def _capacity(zone: str, random: Random) -> CapacityTrace:

@@ -111,7 +111,7 @@ class World:
     def boot_s(self) -> float:
         return self.region.tick_s - RESTORE_S
 
-    # -- the course of things ----------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------
 
     def play(self, until_s: float) -> Outcome:
         """Runs until the job ends or the series reaches `until_s`."""

@@ -1,4 +1,4 @@
-"""What learnt idle periods and consolidation cost in waiting at most, and the accounting of a course recomputed from its events."""
+"""What learnt idle periods and consolidation cost in waiting at most, and the accounting of a simulation recomputed from its events."""
 
 from __future__ import annotations
 

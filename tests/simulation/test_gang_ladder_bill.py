@@ -28,7 +28,7 @@ ORDER_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class Result:
     """What became of a world with one gang."""
 
     bill: tuple[BillLine, ...]
@@ -42,10 +42,10 @@ class Course:
     launched_at: tuple[datetime, ...]
 
 
-def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | None = None) -> Course:
+def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | None = None) -> Result:
     """Four machines are needed. `then` is the capacity of the hour after `hours`."""
 
-    async def live() -> Course:
+    async def live() -> Result:
         weather = replace(CALM, cloud=replace(CALM_CLOUD, capacity=capacity))
         work = workload(4)
         world = World(seed=1, workload=work, weather=weather)
@@ -58,7 +58,7 @@ def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | 
                 world.cloud.behaviour = replace(CALM_CLOUD, capacity=then)
                 await asyncio.sleep(HOUR_S)
             assert not world.checks.violations
-            return _course(world)
+            return _result(world)
         finally:
             await world.close()
 
@@ -66,12 +66,12 @@ def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | 
         return run_virtually(live())
 
 
-def _course(world: World) -> Course:
+def _result(world: World) -> Result:
     decisions = world.tables.decisions
     stranded = [
         each for each in decisions if each.kind == "terminate" and "of that gang are not available" in each.reason
     ]
-    return Course(
+    return Result(
         bill=tuple(world.cloud.bill.lines),
         paid_s=world.cloud.bill.seconds(world.clock.now()),
         started=any(each.kind == "place" for each in decisions),
@@ -83,35 +83,35 @@ def _course(world: World) -> Course:
 
 
 def test_where_nothing_is_granted_nothing_is_paid() -> None:
-    course = run(capacity={"cheap": 0, "dear": 0}, hours=3)
-    assert not course.bill and not course.started
+    result = run(capacity={"cheap": 0, "dear": 0}, hours=3)
+    assert not result.bill and not result.started
     # One wave to each offer, and then one request at a time, more and more rarely.
-    assert sum(at < EPOCH + timedelta(seconds=20) for at in course.launched_at) <= 4 * 2 + 4 * 2
+    assert sum(at < EPOCH + timedelta(seconds=20) for at in result.launched_at) <= 4 * 2 + 4 * 2
     rarest_s = risk.REFUSAL_BACKOFF_CAP_S * (1 - risk.JITTER)
-    assert len(course.launched_at) <= 16 + 2 * (3 * HOUR_S / rarest_s + 8)
+    assert len(result.launched_at) <= 16 + 2 * (3 * HOUR_S / rarest_s + 8)
 
 
 def test_a_gang_that_never_starts_costs_a_moment_of_its_members_now_and_then() -> None:
-    course = run(capacity={"cheap": 3, "dear": 0}, hours=5)
-    assert not course.started and course.stranded >= 3
+    result = run(capacity={"cheap": 3, "dear": 0}, hours=5)
+    assert not result.started and result.stranded >= 3
     # 60 s, doubling to an hour: six in the first hour, then one an hour.
-    assert 6 <= course.attempts <= 6 + 5
-    for line in course.bill:
+    assert 6 <= result.attempts <= 6 + 5
+    for line in result.bill:
         assert line.paid_until is not None
         assert (line.paid_until - line.paid_from).total_seconds() <= SCALING.gang_hold_s + ORDER_S
-    assert course.paid_s <= course.attempts * 3 * (SCALING.gang_hold_s + ORDER_S)
-    assert course.paid_s < 0.03 * 3 * 5 * HOUR_S
+    assert result.paid_s <= result.attempts * 3 * (SCALING.gang_hold_s + ORDER_S)
+    assert result.paid_s < 0.03 * 3 * 5 * HOUR_S
 
 
 @pytest.mark.parametrize("dear", [1, 4])
 def test_the_next_offer_completes_the_gang_at_once(dear: int) -> None:
-    course = run(capacity={"cheap": 3 if dear == 1 else 0, "dear": dear}, hours=1)
-    assert course.started and not course.stranded
-    assert len(course.bill) == 4
-    first = course.refused_at[0]
-    assert min(at for at in course.launched_at if at >= first) - first < timedelta(seconds=1)
+    result = run(capacity={"cheap": 3 if dear == 1 else 0, "dear": dear}, hours=1)
+    assert result.started and not result.stranded
+    assert len(result.bill) == 4
+    first = result.refused_at[0]
+    assert min(at for at in result.launched_at if at >= first) - first < timedelta(seconds=1)
 
 
 def test_a_gang_starts_when_its_machines_can_be_had_again() -> None:
-    course = run(capacity={"cheap": 3, "dear": 0}, hours=1, then={"cheap": 4, "dear": 0})
-    assert course.started
+    result = run(capacity={"cheap": 3, "dear": 0}, hours=1, then={"cheap": 4, "dear": 0})
+    assert result.started

@@ -31,7 +31,7 @@ from resolute_master.scheduler import snapshot
 from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import InstanceView, Observed, Offer, PoolScaling
 from resolute_provisioner.planning import deadline, keep_warm, plan
-from resolute_provisioner.planning.deadline import SPOT, Course
+from resolute_provisioner.planning.deadline import SPOT, MarketChoice
 from resolute_provisioner.planning.standing import Fleet
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
 from resolute_sim.weather import CALM, CALM_CLOUD, Fault, PriceMoves, Weather
@@ -225,7 +225,7 @@ def accept_reports_of_older_runs(patch: Patch) -> None:
 
 def wait_for_spot_for_ever(patch: Patch) -> None:
     """Regardless of the deadline."""
-    patch.setattr(deadline, "while_waiting", lambda work, now: Course(markets=SPOT, reason="spot alone"))
+    patch.setattr(deadline, "while_waiting", lambda work, now: MarketChoice(markets=SPOT, reason="spot alone"))
 
 
 def keep_one_machine_too_many(patch: Patch) -> None:

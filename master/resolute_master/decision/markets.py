@@ -14,7 +14,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, JobId
 from resolute_provisioner.model import Demand, Gang, InstanceView, Market, PoolScaling, ScalePlan
 from resolute_provisioner.planning import rebalance
-from resolute_provisioner.planning.deadline import Course, Work
+from resolute_provisioner.planning.deadline import MarketChoice, Work
 from resolute_provisioner.planning.disruption import leave
 from resolute_provisioner.planning.markets import (
     MarketPlan,
@@ -22,8 +22,8 @@ from resolute_provisioner.planning.markets import (
     ToBeHad,
     Waiting,
     choices,
-    course_of_running,
-    course_of_start,
+    choice_of_running,
+    choice_of_start,
     held_back,
     plan_markets,
     there,
@@ -76,14 +76,14 @@ def sentences(view: PoolView, job: JobId) -> tuple[str, ...]:
     found = []
     for id_ in list(view.snapshot.job_allocations.get(job) or ())[:SENTENCES]:
         allocation = view.allocation(id_)
-        course = None if allocation is None else course_of(view, scaling, allocation)
-        if course is not None:
-            markets = " or ".join(sorted(market.value.replace("_", " ") for market in course.markets))
-            found.append(f"{id_} is for {markets}: {course.reason}.")
+        choice = None if allocation is None else choice_of(view, scaling, allocation)
+        if choice is not None:
+            markets = " or ".join(sorted(market.value.replace("_", " ") for market in choice.markets))
+            found.append(f"{id_} is for {markets}: {choice.reason}.")
     return tuple(found)
 
 
-def course_of(view: PoolView, pool: PoolScaling, allocation: Allocation) -> Course | None:
+def choice_of(view: PoolView, pool: PoolScaling, allocation: Allocation) -> MarketChoice | None:
     """Why an allocation is given the markets that it is given; None where there is no choice."""
     if not _has_choice(pool) or allocation.ended or allocation.slots_needed == 0:
         return None
@@ -92,12 +92,12 @@ def course_of(view: PoolView, pool: PoolScaling, allocation: Allocation) -> Cour
     among = choices(pool, beliefs).holding(gang)
     if allocation.assigned_at is None:
         waiting, to_be_had = _waiting(view, pool, allocation), ToBeHad(pool, machines, beliefs, now)
-        course = course_of_start(pool, among, gang, waiting, to_be_had, now)
-        return where_there_is_room(course, among, gang, there(pool, machines))
+        choice = choice_of_start(pool, among, gang, waiting, to_be_had, now)
+        return where_there_is_room(choice, among, gang, there(pool, machines))
     running = next((each for each in _running(view, pool) if each.gang.token == allocation.id), None)
     if running is None:
         return None
-    return held_back(course_of_running(pool, among, running, now), running, leave(pool.disruption, beliefs, now))
+    return held_back(choice_of_running(pool, among, running, now), running, leave(pool.disruption, beliefs, now))
 
 
 def _has_choice(pool: PoolScaling) -> bool:

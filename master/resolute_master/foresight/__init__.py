@@ -5,9 +5,9 @@ simulations of a trace (`resolute_sim.twin`) and start estimates (`estimate`).
 
 - `pool`       the state of the pool: pending and running work, its machines, what was learnt of the offers
 - `decide`     the decision: `Production` is that of a live master, `Sparing` the same without idle planning
-- `course`     one run of the simulation: arrivals, boots, ends, refusals and interruptions, each followed by one decision
+- `pool_simulation`  one run of the simulation: arrivals, boots, ends, refusals and interruptions, each followed by one decision
 - `market`     the capacity that the cloud grants and reclaims
 - `run_times`  the distribution of run times, from work that has ended
 - `join_times` the distribution of times to join, from machines that have joined
-- `estimate`   start estimates for pending work, from many courses with sampled run times
+- `estimate`   start estimates for pending work, from many simulations with sampled run times
 """

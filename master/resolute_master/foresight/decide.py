@@ -37,7 +37,7 @@ class Production:
 
 @dataclass(slots=True)
 class Sparing:
-    """Decides as `Production` does, and plans the machines only where the plan can differ from the last one. For one course.
+    """Decides as `Production` does, and plans the machines only where the plan can differ from the last one. For one simulation.
 
     A pool in which nothing is submitted any more is at rest once its machines have been planned: what it can buy is bought, and the
     rest waits for room. That changes when work comes back into the queue, when a machine has lost its last work (another may take
@@ -56,7 +56,7 @@ class Sparing:
     """Made and applied already; the next answer."""
 
     def opened(self, pool: VirtualPool) -> Sparing:
-        """Decides now, once for many courses that begin in the same state: each takes a copy of the pool and of the answer here,
+        """Decides now, once for many simulations that begin in the same state: each takes a copy of the pool and of the answer here,
         whose first decision will be this one."""
         opening = self.decide(pool)
         return replace(self, _opening=opening)

@@ -1,10 +1,10 @@
 """Start estimates: many simulations of the present pool, with run times sampled from the past. Pure.
 
-Each course draws the (remaining) run time of all running and pending work and the times to join of machines; the production
-scheduler and planner decide. The starts of one course are one sample; the middle 90 % of all samples are the range. Future
+Each simulation draws the (remaining) run time of all running and pending work and the times to join of machines; the production
+scheduler and planner decide. The starts of one simulation are one sample; the middle 90 % of all samples are the range. Future
 submissions are not part of it: more important work that arrives later delays a start beyond the estimate.
 
-A course runs up to a bound of decisions. The start of work that is still pending then is computed from the backlog before it, as of
+A simulation runs up to a bound of decisions. The start of work that is still pending then is computed from the backlog before it, as of
 a fluid: the slot-seconds of all work before it by the drawn run times, over the slots in use (the virtual waiting time of queueing
 theory: work in front over the rate of service).
 """
@@ -20,7 +20,7 @@ from random import Random
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId
-from resolute_master.foresight.course import Course, CourseStuck
+from resolute_master.foresight.pool_simulation import PoolSimulation, SimulationStuck
 from resolute_master.foresight.decide import Sparing
 from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
@@ -32,7 +32,7 @@ from resolute_provisioner import risk
 from resolute_provisioner.model import OfferBelief
 from resolute_provisioner.planning.notes import why_blocked
 
-COURSES = 19
+SIMULATIONS = 19
 """Between the k-th of n samples from below and the k-th from above another one lies with a probability of (n + 1 - 2k)/(n + 1)
 (order statistics of equally distributed values): 90 % between the extremes of 19."""
 DECISIONS = 6_000
@@ -44,7 +44,7 @@ waits before it."""
 HORIZON_S = 14 * 86_400.0
 """Nothing is foreseen beyond."""
 MOST_STUCK = 0.5
-"""Number of courses that may not end. The extremes of the ten of 19 that are left then hold a start with 82 %."""
+"""Number of simulations that may not end. The extremes of the ten of 19 that are left then hold a start with 82 %."""
 OUTSIDE = 0.1
 """Fraction of jobs that start outside of their range."""
 ALIKE = 0.8
@@ -54,7 +54,7 @@ ALIKE = 0.8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """When one allocation will start. `expected_at` is the median, `earliest` to `latest` the range that holds it with 90 %, or
-    82 % where only ten courses came to an end; `latest` None: more than one course in twenty did not see it start. Without
+    82 % where only ten simulations came to an end; `latest` None: more than one simulation in twenty did not see it start. Without
     `expected_at` there is no estimate, and `basis` is the reason."""
 
     expected_at: datetime | None = None
@@ -69,15 +69,15 @@ def estimates(
     *,
     seed: int,
     of: Collection[AllocationId] | None = None,
-    courses: int = COURSES,
+    simulations: int = SIMULATIONS,
     decisions: int = DECISIONS,
     decider: Sparing | None = None,
     breathe: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
-    """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a course ends as soon as all of them
+    """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a simulation ends as soon as all of them
     have started. The same arguments give the same estimates. `breathe` is called between decisions, and for each that is drawn
-    or reckoned: in long queues that takes longer than the decisions. A course that does not come to rest is left out, and the
-    estimates say on how many they rest; raises `CourseStuck` when these are too few."""
+    or reckoned: in long queues that takes longer than the decisions. A simulation that does not come to rest is left out, and the
+    estimates say on how many they rest; raises `SimulationStuck` when these are too few."""
     jobs = pool.snapshot.jobs
     waiting = [each.id for each in pool.snapshot.pending() if each.job_id in jobs]
     targets = waiting if of is None else [id_ for id_ in waiting if id_ in of]
@@ -89,26 +89,26 @@ def estimates(
     fails = {each.allocation: each.reason for each in opening.give_ups}
     joins = JoinTimes.of(pool)
     samples: list[list[float]] = []
-    stuck: list[CourseStuck] = []
-    for number in range(courses):
+    stuck: list[SimulationStuck] = []
+    for number in range(simulations):
         likeness = _Likeness(Random(f"{seed}/{number}"))
-        course = Course(
+        simulation = PoolSimulation(
             pool=opened.copy(),
             decider=opening.copy(),
             market=_Likely(joins, likeness.random),
             epoch=pool.now,
             frictions=Frictions(),
         )
-        _adopt(course, play, run_times, joins, likeness, breathe)
+        _adopt(simulation, play, run_times, joins, likeness, breathe)
         # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
         line = _Line(pool, run_times, likeness, () if stopped else waiting)
         try:
-            samples.append(_play(course, line, targets, max(1, decisions // courses), breathe))
-        except CourseStuck as error:
+            samples.append(_play(simulation, line, targets, max(1, decisions // simulations), breathe))
+        except SimulationStuck as error:
             stuck.append(error)
-    if len(stuck) > MOST_STUCK * courses:
-        raise CourseStuck(f"{len(stuck)} of {courses} courses: {stuck[0]}")
-    played = f"{len(samples)} of {courses} courses (the others did not settle)" if stuck else f"{courses} courses"
+    if len(stuck) > MOST_STUCK * simulations:
+        raise SimulationStuck(f"{len(stuck)} of {simulations} simulations: {stuck[0]}")
+    played = f"{len(samples)} of {simulations} simulations (the others did not settle)" if stuck else f"{simulations} simulations"
     found = {}
     for id_, starts in zip(targets, zip(*samples, strict=True), strict=True):
         breathe()
@@ -120,7 +120,7 @@ def estimates(
 
 
 def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
-    """The pool with the head of its queue alone: as many as a course starts at most, and some that may pass others. Not under fair
+    """The pool with the head of its queue alone: as many as a simulation starts at most, and some that may pass others. Not under fair
     share, where the queue has no order of its own."""
     if len(waiting) <= HEAD or pool.snapshot.shares is not None:
         return pool
@@ -137,10 +137,10 @@ def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
 
 
 def _play(
-    course: Course, line: _Line, targets: Sequence[AllocationId], decisions: int, breathe: Callable[[], None]
+    simulation: PoolSimulation, line: _Line, targets: Sequence[AllocationId], decisions: int, breathe: Callable[[], None]
 ) -> list[float]:
     """The starts of `targets`, in seconds from now; those beyond the horizon, and those that never start, are infinitely far."""
-    works = dict(course.works)
+    works = dict(simulation.works)
     all_played = all(id_ in works for id_ in targets)
     awaited = targets if all_played else [id_ for id_, work in works.items() if work.started_s is None]
     unstarted = [works[id_] for id_ in reversed(awaited)]
@@ -150,11 +150,11 @@ def _play(
         # What is the most important starts first at most times, so that this seldom looks at more than one.
         while unstarted and (unstarted[-1].first_start_s is not None or unstarted[-1].fate is not None):
             unstarted.pop()
-        return not unstarted or course.now_s > HORIZON_S or course.decisions >= decisions
+        return not unstarted or simulation.now_s > HORIZON_S or simulation.decisions >= decisions
 
-    course.run(over, strict=False)
-    cut_off = not all_played or course.decisions >= decisions
-    backlog_s = line.backlogs_s(works, course, breathe) if cut_off else {}
+    simulation.run(over, strict=False)
+    cut_off = not all_played or simulation.decisions >= decisions
+    backlog_s = line.backlogs_s(works, simulation, breathe) if cut_off else {}
     starts = []
     for id_ in targets:
         at_s = works[id_].first_start_s if id_ in works else None
@@ -164,7 +164,7 @@ def _play(
 
 
 class _Line:
-    """All that waits, in the order of the queue, in one course."""
+    """All that waits, in the order of the queue, in one simulation."""
 
     def __init__(
         self, pool: VirtualPool, run_times: RunTimes, likeness: _Likeness, waiting: Sequence[AllocationId]
@@ -172,14 +172,14 @@ class _Line:
         self._pool, self._run_times, self._likeness, self._waiting = pool, run_times, likeness, waiting
 
     def backlogs_s(
-        self, works: Mapping[AllocationId, Work], course: Course, breathe: Callable[[], None]
+        self, works: Mapping[AllocationId, Work], simulation: PoolSimulation, breathe: Callable[[], None]
     ) -> dict[AllocationId, float]:
-        """When each that has not started by now in the course will have no work before it, by its own."""
-        in_use = sum(work.slots for work in course.works.values() if work.started_s is not None)
+        """When each that has not started by now in the simulation will have no work before it, by its own."""
+        in_use = sum(work.slots for work in simulation.works.values() if work.started_s is not None)
         if not in_use:
             return {}
         found: dict[AllocationId, float] = {}
-        at_s = course.now_s
+        at_s = simulation.now_s
         for id_ in self._waiting:
             breathe()
             work = works.get(id_)
@@ -193,24 +193,24 @@ class _Line:
 
 
 def _adopt(
-    course: Course,
+    simulation: PoolSimulation,
     pool: VirtualPool,
     run_times: RunTimes,
     joins: JoinTimes,
     likeness: _Likeness,
     breathe: Callable[[], None],
 ) -> None:
-    """What waits, runs and boots in `pool`, with what this course draws for it."""
+    """What waits, runs and boots in `pool`, with what this simulation draws for it."""
     for allocation in pool.snapshot.allocations.values():
         breathe()
         # What a job that has moved to another pool still holds here is taken to stay.
         if allocation.job_id in pool.snapshot.jobs:
-            course.adopt(_work(pool, run_times, allocation, likeness))
+            simulation.adopt(_work(pool, run_times, allocation, likeness))
     for id_, view in pool.machines.items():
         if view.joined_at is None:
             elapsed_s = (pool.now - view.requested_at).total_seconds()
             took_s = joins.draw_s(view.offer_id, likeness.random, elapsed_s)
-            course.expect(InstanceId(id_), max(1.0, took_s - elapsed_s))
+            simulation.expect(InstanceId(id_), max(1.0, took_s - elapsed_s))
 
 
 def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likeness: _Likeness) -> Work:
@@ -236,7 +236,7 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
 def _estimate(
     pool: VirtualPool, run_times: RunTimes, id_: AllocationId, ordered: Sequence[float], played: str, stopped: str
 ) -> Estimate:
-    """`ordered`: its start in each course, the earliest first; `played`: which courses, for display; `stopped`: why the pool asks
+    """`ordered`: its start in each simulation, the earliest first; `played`: which simulations, for display; `stopped`: why the pool asks
     for no machines, or empty."""
     allocation = pool.snapshot.allocations[id_]
     job = pool.snapshot.jobs[allocation.job_id]
@@ -287,7 +287,7 @@ def stoppage(pool: VirtualPool) -> tuple[str, VirtualPool]:
 
 
 class _Likeness:
-    """Work that one user submits together is alike: a sweep fails as a whole or runs for days as a whole. In each course most
+    """Work that one user submits together is alike: a sweep fails as a whole or runs for days as a whole. In each simulation most
     of a user's work has a run time of the same rank, so that when the first will end is no surer than the past has it."""
 
     def __init__(self, random: Random) -> None:

@@ -38,7 +38,7 @@ class MarketMove:
 
 
 class Market(Protocol):
-    """Times are seconds of the course."""
+    """Times are seconds of the simulation."""
 
     def ask(self, offer_id: str, now_s: float) -> Given | Refused: ...
 

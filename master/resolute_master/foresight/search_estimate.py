@@ -1,7 +1,7 @@
 """The expected duration and cost of a search on a pool: a few simulations with random results. Pure.
 
 The pool has no other work and no interruptions; an elastic pool starts without machines and buys them. The results of trials are
-unknown: each course gives each trial a random final metric, to which its curve descends. This determines how many trials
+unknown: each simulation gives each trial a random final metric, to which its curve descends. This determines how many trials
 continue, not which. A unit of training takes `unit_s` on the slots of a trial, whatever its hyperparameters.
 """
 
@@ -15,24 +15,24 @@ from typing import Any
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import InstanceId
 from resolute_master.domain.job import Job
-from resolute_master.foresight.course import CourseStuck
+from resolute_master.foresight.pool_simulation import SimulationStuck
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.search_course import SearchCourse
+from resolute_master.foresight.search_simulation import SearchSimulation
 from resolute_master.foresight.work import Frictions
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.searcher.method import SearchMethod
 
-COURSES = 5
+SIMULATIONS = 5
 DECISIONS = 4_000
-"""That all courses together may take: each is about a millisecond of processor time."""
+"""That all simulations together may take: each is about a millisecond of processor time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEstimate:
-    """The middle course, and the least and the most of all. `unknown` is the reason of a missing value."""
+    """The middle simulation, and the least and the most of all. `unknown` is the reason of a missing value."""
 
     hours: float | None = None
     hours_least: float | None = None
@@ -41,7 +41,7 @@ class SearchEstimate:
     dollars_least: float | None = None
     dollars_most: float | None = None
     machines: int | None = None
-    """At a time, the most of the middle course."""
+    """At a time, the most of the middle simulation."""
     unknown: str = ""
 
 
@@ -59,19 +59,19 @@ def expected(
     if any(each.units is None for each in method.plan()):
         return SearchEstimate(unknown="the configuration does not define how far trials train: set searcher.max_length")
     alone, joins = _alone(pool), JoinTimes.of(pool)
-    courses: list[_Played] = []
-    for number in range(COURSES):
+    simulations: list[_Played] = []
+    for number in range(SIMULATIONS):
         played = _play(alone, joins, method, job, template, unit_s, f"{seed}/{number}", breathe)
         if isinstance(played, str):
             return SearchEstimate(unknown=played)
-        courses.append(played)
-    courses.sort(key=lambda each: each.hours)
-    middle, costs = courses[len(courses) // 2], sorted(each.dollars for each in courses if each.dollars is not None)
-    priced = len(costs) == len(courses)
+        simulations.append(played)
+    simulations.sort(key=lambda each: each.hours)
+    middle, costs = simulations[len(simulations) // 2], sorted(each.dollars for each in simulations if each.dollars is not None)
+    priced = len(costs) == len(simulations)
     return SearchEstimate(
         hours=middle.hours,
-        hours_least=courses[0].hours,
-        hours_most=courses[-1].hours,
+        hours_least=simulations[0].hours,
+        hours_most=simulations[-1].hours,
         dollars=costs[len(costs) // 2] if priced else None,
         dollars_least=costs[0] if priced else None,
         dollars_most=costs[-1] if priced else None,
@@ -100,7 +100,7 @@ def _play(
     """Why not, in words, where it does not come to its end."""
     random = Random(seed)
     market = _Priced(pool, joins, random)
-    course = SearchCourse(
+    simulation = SearchSimulation(
         pool=pool.copy(),
         decider=Production(),
         market=market,
@@ -117,19 +117,19 @@ def _play(
     def over() -> bool:
         nonlocal most
         breathe()
-        most = max(most, len(course.pool.machines) or len(course.pool.snapshot.agents))
-        return course.over or course.decisions * COURSES >= DECISIONS
+        most = max(most, len(simulation.pool.machines) or len(simulation.pool.snapshot.agents))
+        return simulation.over or simulation.decisions * SIMULATIONS >= DECISIONS
 
-    course.begin(random.getrandbits(32))
+    simulation.begin(random.getrandbits(32))
     try:
-        course.run(over, strict=False)
-    except CourseStuck as error:
+        simulation.run(over, strict=False)
+    except SimulationStuck as error:
         return f"the pool cannot run it: {error}"
-    if not course.over:
-        if course.decisions * COURSES >= DECISIONS:
-            return f"the search is too large to simulate: it takes more than {DECISIONS // COURSES} decisions"
+    if not simulation.over:
+        if simulation.decisions * SIMULATIONS >= DECISIONS:
+            return f"the search is too large to simulate: it takes more than {DECISIONS // SIMULATIONS} decisions"
         return f"the pool has no machine for a trial of {template.slots_needed} slot(s)"
-    return _Played(hours=course.now_s / 3600, dollars=None if market.unpriced else course.cost(), machines=most)
+    return _Played(hours=simulation.now_s / 3600, dollars=None if market.unpriced else simulation.cost(), machines=most)
 
 
 def _alone(pool: VirtualPool) -> VirtualPool:

@@ -1,4 +1,4 @@
-"""The progress of the jobs and the cost of the machines of a course."""
+"""The progress of the jobs and the cost of the machines of a simulation."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Work:
     known_s: float | None = None
     """`length_s` as decisions know it; None is unknown. Of use with a deadline only."""
     begun: float = 0.0
-    """The part of it that was saved before the course began, 0 to 1."""
+    """The part of it that was saved before the simulation began, 0 to 1."""
     deadline_s: float | None = None
     """By when it shall be done."""
     max_cost: float | None = None

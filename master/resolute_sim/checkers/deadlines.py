@@ -33,7 +33,7 @@ ROUNDS = 2
 
 
 @dataclass(slots=True, kw_only=True)
-class _Course:
+class _Tracked:
     """One trial with a deadline, since it was first asked for. `excuse`: what but the choice of a market made it late."""
 
     deadline: datetime
@@ -50,7 +50,7 @@ class Deadlines:
     def __init__(self, pools: Mapping[PoolName, PoolPolicy], event_log: EventLog) -> None:
         self._pools = pools
         self._event_log = event_log
-        self._courses: dict[int, _Course] = {}
+        self._tracked: dict[int, _Tracked] = {}
         self._away_s = 0.0
 
     @property
@@ -65,47 +65,47 @@ class Deadlines:
     def silent(self, machine: str) -> None:
         """It froze or was unreachable: the loss of its work is detected late."""
         for task in self._event_log.live.values():
-            if task.machine == machine and task.trial in self._courses:
-                self._excuse(self._courses[task.trial], f"{machine} was silent")
+            if task.machine == machine and task.trial in self._tracked:
+                self._excuse(self._tracked[task.trial], f"{machine} was silent")
 
     def note(self, state: ClusterState, change: Change) -> None:
         """After each commit."""
         for allocation in state.all(Allocation):
             if allocation.deadline is None or allocation.trial_id is None or allocation.ended:
                 continue
-            course = self._courses.get(allocation.trial_id) or self._begun(state, allocation)
-            if course is None or course.excuse:
+            tracked = self._tracked.get(allocation.trial_id) or self._begun(state, allocation)
+            if tracked is None or tracked.excuse:
                 continue
-            self._excuse(course, self._held_up(state, allocation, course))
-        for trial_id, course in self._courses.items():
+            self._excuse(tracked, self._held_up(state, allocation, tracked))
+        for trial_id, tracked in self._tracked.items():
             if _paused(state, trial_id):  # nothing of it waits or runs then
-                self._excuse(course, "its user held it up")
+                self._excuse(tracked, "its user held it up")
         made_leave = {each.subject for each in change.decisions if each.kind == "preempt" and _for_another(each.reason)}
         for id_ in sorted(made_leave):
             left = state.get(Allocation, id_)
-            if left is not None and left.trial_id in self._courses:
-                self._excuse(self._courses[left.trial_id], "others were more important")
+            if left is not None and left.trial_id in self._tracked:
+                self._excuse(self._tracked[left.trial_id], "others were more important")
 
     def check(self) -> Iterator[str]:
         """At the end, of what has come to its last step."""
-        for trial, course, done in self._done():
-            late_s = (done - course.deadline).total_seconds() - self._away_s
+        for trial, tracked, done in self._done():
+            late_s = (done - tracked.deadline).total_seconds() - self._away_s
             if late_s > 0:
                 yield (
-                    f"trial {trial} had {(course.deadline - course.since).total_seconds():.0f} s for "
-                    f"{course.length_s:.0f} s of work, nothing was refused to it, and it is {late_s:.0f} s late"
+                    f"trial {trial} had {(tracked.deadline - tracked.since).total_seconds():.0f} s for "
+                    f"{tracked.length_s:.0f} s of work, nothing was refused to it, and it is {late_s:.0f} s late"
                 )
 
-    def _done(self) -> Iterator[tuple[int, _Course, datetime]]:
+    def _done(self) -> Iterator[tuple[int, _Tracked, datetime]]:
         """Times of the last step of trials without an excuse, of which no run was lost without a notice."""
-        for trial, course in sorted(self._courses.items()):
+        for trial, tracked in sorted(self._tracked.items()):
             entries = self._event_log.of_trial[trial]
-            done = next((e.at for e in entries if e.event is Event.STEP and e.step == course.steps), None)
+            done = next((e.at for e in entries if e.event is Event.STEP and e.step == tracked.steps), None)
             lost = any(e.event is Event.END and not e.why.startswith("exit 0") for e in entries)
-            if done is not None and not lost and not course.excuse:
-                yield trial, course, done
+            if done is not None and not lost and not tracked.excuse:
+                yield trial, tracked, done
 
-    def _begun(self, state: ClusterState, allocation: Allocation) -> _Course | None:
+    def _begun(self, state: ClusterState, allocation: Allocation) -> _Tracked | None:
         """None of what may be late for other reasons by what it is."""
         assert allocation.trial_id is not None
         trial = state.get(Trial, allocation.trial_id)
@@ -114,7 +114,7 @@ class Deadlines:
         if experiment is None or scaling is None or allocation.deadline is None or allocation.slots_needed == 0:
             return None
         data, length_s = experiment.config["data"], told_length_s(experiment.config["data"])
-        course = _Course(
+        tracked = _Tracked(
             deadline=allocation.deadline,
             since=allocation.requested_at,
             pool=allocation.pool,
@@ -122,34 +122,34 @@ class Deadlines:
             steps=data["steps"],
         )
         estimate_s = experiment.estimated_duration_s
-        given_s = (course.deadline - course.since).total_seconds()
+        given_s = (tracked.deadline - tracked.since).total_seconds()
         if {offer.market for offer in scaling.offers} != set(Market):
-            course.excuse = "there is one market"
+            tracked.excuse = "there is one market"
         elif given_s < length_s * 1.01 + MARGIN_S:
-            course.excuse = "it never had the time"
+            tracked.excuse = "it never had the time"
         elif estimate_s is not None and estimate_s < length_s:
-            course.excuse = "its length was told wrongly"
+            tracked.excuse = "its length was told wrongly"
         elif (
             data["failures"] or data["worker_fails_after_s"] or data["invalid_below"] or data["deaf"] or data["stuck_s"]
         ):
-            course.excuse = "it fails, or does not listen"
-        self._courses[allocation.trial_id] = course
-        return course
+            tracked.excuse = "it fails, or does not listen"
+        self._tracked[allocation.trial_id] = tracked
+        return tracked
 
-    def _held_up(self, state: ClusterState, allocation: Allocation, course: _Course) -> str:
+    def _held_up(self, state: ClusterState, allocation: Allocation, tracked: _Tracked) -> str:
         """What but the choice of a market is in its way now, or empty."""
         job = state.get(Job, allocation.job_id)
-        scaling = self._pools[course.pool].scaling
-        if job is None or scaling is None or allocation.pool != course.pool:
+        scaling = self._pools[tracked.pool].scaling
+        if job is None or scaling is None or allocation.pool != tracked.pool:
             return "it was moved"
         experiment = None if job.experiment_id is None else state.get(Experiment, job.experiment_id)
         if experiment is None or experiment.state is not ExperimentState.ACTIVE or job.max_slots is not None:
             return "its user held it up"
-        if _limited(state, job, course.pool):
+        if _limited(state, job, tracked.pool):
             return "money held it up"
         if _refused(state, scaling):
             return "a machine on demand was refused, or did not come"
-        rows = [each for each in state.find(Instance, "instances_of_pool", course.pool) if not each.over]
+        rows = [each for each in state.find(Instance, "instances_of_pool", tracked.pool) if not each.over]
         if allocation.assigned_at is None:
             return "the pool had no room" if len(rows) >= scaling.max_instances else ""
         return self._shares(state, allocation)
@@ -165,8 +165,8 @@ class Deadlines:
         return ""
 
     @staticmethod
-    def _excuse(course: _Course, words: str) -> None:
-        course.excuse = course.excuse or words
+    def _excuse(tracked: _Tracked, words: str) -> None:
+        tracked.excuse = tracked.excuse or words
 
 
 def _paused(state: ClusterState, trial_id: int) -> bool:

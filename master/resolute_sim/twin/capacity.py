@@ -45,7 +45,7 @@ class CapacityTrace:
     offer_id: str = ""
     """The only offer of the series; if empty, all spot offers with the zone, accelerator and slots."""
     begin_s: float = 0.0
-    """The second of the series at which the course begins."""
+    """The second of the series at which the simulation begins."""
 
     @property
     def length_s(self) -> float:

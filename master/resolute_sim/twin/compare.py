@@ -76,7 +76,7 @@ def setting_of(request: Request) -> Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One course to simulate, and the name under which it is reported."""
+    """One simulation, and the name under which it is reported."""
 
     name: str
     setting: Setting
@@ -88,7 +88,7 @@ def variants_of(request: Request, setting: Setting) -> tuple[Variant, ...]:
     policies = (Variant(name=policy, setting=setting, policy=policy) for policy in request.policies)
     settings = dict(other_settings(setting.pool)) if request.frontier else {}
     if POLICIES[0] in request.policies:
-        settings.pop(AS_IT_IS, None)  # the same course as that of the policy
+        settings.pop(AS_IT_IS, None)  # the same simulation as that of the policy
     return (
         *policies,
         *(
@@ -131,7 +131,7 @@ def simulate_all(
     in_all = sum(len(variant.setting.jobs) for variant in variants)
     reports: dict[int, Report] = {}
     waiting, running = list(range(len(variants))), dict[Future[Report], int]()
-    # A fresh interpreter each, so that the heap of one course does not slow down the next.
+    # A fresh interpreter each, so that the heap of one simulation does not slow down the next.
     context = multiprocessing.get_context("spawn")
     ended_jobs = context.Array("l", len(variants), lock=False)
     with ProcessPoolExecutor(

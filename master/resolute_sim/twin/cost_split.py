@@ -1,4 +1,4 @@
-"""Splits the cost of a course by purpose, from the lifetimes of its machines and the slots that jobs held."""
+"""Splits the cost of a simulation by purpose, from the lifetimes of its machines and the slots that jobs held."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def figures_of(
     decision_cpu_s: float,
     digest: str,
 ) -> Figures:
-    """The figures of a finished course."""
+    """The figures of a finished simulation."""
     useful_slot_s = sum(work.done_s * work.slots for work in works)
     held_slot_s = sum(work.held_s * work.slots for work in works)
     paid_slot_s = sum(((bill.ended_s or 0.0) - bill.launched_s) * bill.slots for bill in bills)

@@ -37,7 +37,7 @@ MEANINGS: Mapping[str, str] = {
     "jobs_stopped": "jobs that were stopped at their cost limit",
     "deadlines_missed": "jobs with a deadline that were not completed by then",
     "decision_cpu_s": "processor seconds of all decisions",
-    "digest": "digest of the log of decisions: equal for equal courses",
+    "digest": "digest of the log of decisions: equal for equal simulations",
 }
 TAKEN = "#c0392b"
 TAKEN_BACK = ("taken back", Cause.NOTICE.value)

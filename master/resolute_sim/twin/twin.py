@@ -16,7 +16,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH, Course, NoProgress
+from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation, NoProgress
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.trace_job import TraceJob
@@ -42,7 +42,7 @@ LONGEST_PERIOD_S = 2.0 * 31 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The whole input of a course: equal settings give equal reports, except `decision_cpu_s`."""
+    """The whole input of a simulation: equal settings give equal reports, except `decision_cpu_s`."""
 
     pool: PoolPolicy
     jobs: tuple[TraceJob, ...]
@@ -66,7 +66,7 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
     # All offers, whichever the policy buys: the lower bound of the cost is the same for all policies.
     market = TracedMarket(_offers(setting.pool), setting.capacity, boot_s=setting.boot_s, seed=setting.seed)
     journal, decider = _Digest(), _decider(policy, pool, setting.jobs)
-    course = Course(
+    simulation = PoolSimulation(
         pool=VirtualPool.empty(pool, EPOCH),
         decider=decider,
         market=market,
@@ -79,7 +79,7 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
         progress_timeout_s=max(market.progress_timeout_s, LONGEST_PERIOD_S) if pool.budget else market.progress_timeout_s,
     )
     works = [as_work(pool, number, job, limited=limited) for number, job in enumerate(setting.jobs)]
-    course.submit(works)
+    simulation.submit(works)
     ended = 0
 
     def one_ended(work: Work) -> None:
@@ -87,9 +87,9 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
         ended += 1
         tell(ended / len(works))
 
-    course.ended = one_ended
+    simulation.ended = one_ended
     try:
-        course.run()
+        simulation.run()
     except NoProgress as error:
         if pool.budget:
             raise InvalidInput(
@@ -100,7 +100,7 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
         raise InvalidInput(
             f"--policy {policy}: {error}; give the pool offers without a series, or series with more capacity, or remove these jobs"
         ) from None
-    return _report(policy, course, works, market, journal)
+    return _report(policy, simulation, works, market, journal)
 
 
 def check_jobs(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> None:
@@ -259,14 +259,14 @@ def _number_of(name: str) -> int:
     return 1 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:3])
 
 
-def _report(policy: str, course: Course, works: Sequence[Work], market: TracedMarket, journal: _Digest) -> Report:
-    bills = course.bills
+def _report(policy: str, simulation: PoolSimulation, works: Sequence[Work], market: TracedMarket, journal: _Digest) -> Report:
+    bills = simulation.bills
     figures = figures_of(
         works,
         list(bills.values()),
         cheapest_slot_hour=market.cheapest_slot_hour,
-        launches=course.launches,
-        decision_cpu_s=course.decision_s,
+        launches=simulation.launches,
+        decision_cpu_s=simulation.decision_s,
         digest=journal.hexdigest(),
     )
     paid = [(at_s, n) for b in bills.values() for at_s, n in ((b.launched_s, b.slots), (b.ended_s or 0.0, -b.slots))]

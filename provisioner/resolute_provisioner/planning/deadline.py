@@ -62,7 +62,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class MarketChoice:
     """Where work may run next, and why. `revisit_at`: when the passing of time alone changes it.
 
     `ahead_s` is the distance to its line, negative when behind; None when that is not known or no line is followed.
@@ -74,17 +74,17 @@ class Course:
     revisit_at: datetime | None = None
 
 
-def while_waiting(work: Work, now: datetime) -> Course:
+def while_waiting(work: Work, now: datetime) -> MarketChoice:
     """Where it may be started."""
     if work.remaining_s is None:
-        return Course(markets=ON_DEMAND, reason=f"{_how_long_is_unknown(work)}: on demand")
+        return MarketChoice(markets=ON_DEMAND, reason=f"{_how_long_is_unknown(work)}: on demand")
     spare_s, ahead_s = _spare_s(work, work.remaining_s, now), _ahead_s(work, work.remaining_s, now)
     if spare_s < work.restart_s:
         reason = (
             f"it is {_duration(-ahead_s)} behind its line, and before the deadline {_at(work)} no time is left for a start "
             "that fails: on demand"
         )
-        return Course(markets=ON_DEMAND, reason=reason, ahead_s=ahead_s)
+        return MarketChoice(markets=ON_DEMAND, reason=reason, ahead_s=ahead_s)
     # Waiting uses up spare time, and nothing else changes meanwhile.
     at_the_net = now + timedelta(seconds=spare_s - work.restart_s)
     if ahead_s < 0:
@@ -92,41 +92,41 @@ def while_waiting(work: Work, now: datetime) -> Course:
             f"it is {_duration(-ahead_s)} behind its line to the deadline {_at(work)}: spot if it is to be had at once, "
             "else on demand"
         )
-        return Course(markets=ANY, reason=reason, ahead_s=ahead_s, revisit_at=_later(at_the_net, now))
+        return MarketChoice(markets=ANY, reason=reason, ahead_s=ahead_s, revisit_at=_later(at_the_net, now))
     reason = f"it is {_duration(ahead_s)} ahead of its line to the deadline {_at(work)}: spot only"
     at_the_line = now + timedelta(seconds=ahead_s)
-    return Course(markets=SPOT, reason=reason, ahead_s=ahead_s, revisit_at=_later(at_the_line, now))
+    return MarketChoice(markets=SPOT, reason=reason, ahead_s=ahead_s, revisit_at=_later(at_the_line, now))
 
 
-def while_coming(work: Work, now: datetime) -> Course:
+def while_coming(work: Work, now: datetime) -> MarketChoice:
     """Where it may be started while a machine on spot is on its way for it: there, as if it ran there already. To give that
     machine up for another one would cost the time that it has been starting for."""
-    course = while_running(work, Market.SPOT, now)
-    if work.remaining_s is None or Market.SPOT not in course.markets:
-        return course
+    choice = while_running(work, Market.SPOT, now)
+    if work.remaining_s is None or Market.SPOT not in choice.markets:
+        return choice
     moves_at = now + timedelta(seconds=_spare_s(work, work.remaining_s, now))
-    return replace(course, revisit_at=_later(moves_at, now))
+    return replace(choice, revisit_at=_later(moves_at, now))
 
 
-def while_running(work: Work, on: Market, now: datetime) -> Course:
+def while_running(work: Work, on: Market, now: datetime) -> MarketChoice:
     """Where it should run: where it is, or on another market, to which it moves once a machine of that is there."""
     stays = frozenset((on,))
     if work.remaining_s is None:
-        return Course(markets=stays, reason=f"{_how_long_is_unknown(work)}: it stays where it is")
+        return MarketChoice(markets=stays, reason=f"{_how_long_is_unknown(work)}: it stays where it is")
     spare_s, ahead_s = _spare_s(work, work.remaining_s, now), _ahead_s(work, work.remaining_s, now)
     if on is Market.SPOT:
         if spare_s >= 0:
-            return Course(markets=stays, reason="spot for as long as it lasts", ahead_s=ahead_s)
+            return MarketChoice(markets=stays, reason="spot for as long as it lasts", ahead_s=ahead_s)
         reason = f"an interruption would cost the deadline {_at(work)}: to a machine on demand"
-        return Course(markets=ON_DEMAND, reason=reason, ahead_s=ahead_s)
+        return MarketChoice(markets=ON_DEMAND, reason=reason, ahead_s=ahead_s)
     if spare_s < RESTARTS_TO_RETURN * work.restart_s:
         reason = f"on demand to the end: {_duration(spare_s)} of spare time before the deadline {_at(work)}"
-        return Course(markets=stays, reason=reason, ahead_s=ahead_s)
+        return MarketChoice(markets=stays, reason=reason, ahead_s=ahead_s)
     if work.remaining_s < WORTH_RETURNING * work.restart_s:
         reason = f"on demand to the end: {_duration(work.remaining_s)} of work are not worth a move"
-        return Course(markets=stays, reason=reason, ahead_s=ahead_s)
+        return MarketChoice(markets=stays, reason=reason, ahead_s=ahead_s)
     reason = f"{_duration(spare_s)} of spare time before the deadline {_at(work)}: back to spot when it is available"
-    return Course(markets=SPOT, reason=reason, ahead_s=ahead_s)
+    return MarketChoice(markets=SPOT, reason=reason, ahead_s=ahead_s)
 
 
 def _spare_s(work: Work, remaining_s: float, now: datetime) -> float:

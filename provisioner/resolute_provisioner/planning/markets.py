@@ -30,7 +30,7 @@ from resolute_provisioner.model import (
 )
 from resolute_provisioner.offers import priced
 from resolute_provisioner.planning import deadline, disruption, probing
-from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, Course, Work
+from resolute_provisioner.planning.deadline import ANY, ON_DEMAND, SPOT, MarketChoice, Work
 from resolute_provisioner.planning.disruption import Leave
 from resolute_provisioner.planning.gangs import machines_of
 from resolute_provisioner.risk import Block
@@ -124,21 +124,21 @@ def choices(pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> Choices:
     )
 
 
-def course_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: datetime) -> Course:
+def choice_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: datetime) -> MarketChoice:
     """Where a waiting gang may be started."""
     if among.markets != ANY:
         only = ", ".join(sorted(market.value for market in among.markets))
-        return Course(markets=ANY, reason=f"the pool has it on one market only: {only}")
+        return MarketChoice(markets=ANY, reason=f"the pool has it on one market only: {only}")
     if waiting.work is not None:
-        course = deadline.while_waiting(waiting.work, now)
-        if not among.spot_saves and course.markets != ON_DEMAND:
-            return Course(markets=ANY, reason=_NOT_CHEAPER, ahead_s=course.ahead_s, revisit_at=course.revisit_at)
-        return course
+        choice = deadline.while_waiting(waiting.work, now)
+        if not among.spot_saves and choice.markets != ON_DEMAND:
+            return MarketChoice(markets=ANY, reason=_NOT_CHEAPER, ahead_s=choice.ahead_s, revisit_at=choice.revisit_at)
+        return choice
     until = waiting.since + timedelta(seconds=pool.spot_fallback.after_s)
     if now < until and among.spot_saves:
         reason = f"the pool waits for spot until {until:%H:%M:%S} UTC (spot_fallback.after)"
-        return Course(markets=SPOT, reason=reason, revisit_at=until)
-    return Course(markets=ANY, reason="the cheapest available")
+        return MarketChoice(markets=SPOT, reason=reason, revisit_at=until)
+    return MarketChoice(markets=ANY, reason="the cheapest available")
 
 
 def there(pool: PoolScaling, instances: Sequence[InstanceView]) -> Counter[Market | None]:
@@ -153,16 +153,16 @@ def there(pool: PoolScaling, instances: Sequence[InstanceView]) -> Counter[Marke
     )
 
 
-def where_there_is_room(course: Course, among: Choices, gang: Gang, there: Counter[Market | None]) -> Course:
-    """The same course, or any market where the machines of the others leave too little room for those that it asks for: they may
+def where_there_is_room(choice: MarketChoice, among: Choices, gang: Gang, there: Counter[Market | None]) -> MarketChoice:
+    """The same choice, or any market where the machines of the others leave too little room for those that it asks for: they may
     stay for what waits behind this gang, and that waits for this gang."""
-    if course.markets >= among.markets:
-        return course
-    most = among.most - there.total() + sum(there[market] for market in course.markets)
-    if any(among.hold(gang, market, most) for market in course.markets & among.markets):
-        return course
+    if choice.markets >= among.markets:
+        return choice
+    most = among.most - there.total() + sum(there[market] for market in choice.markets)
+    if any(among.hold(gang, market, most) for market in choice.markets & among.markets):
+        return choice
     return replace(
-        course, markets=ANY, reason=f"{course.reason}; but the pool has no room for that beside its other machines"
+        choice, markets=ANY, reason=f"{choice.reason}; but the pool has no room for that beside its other machines"
     )
 
 
@@ -229,7 +229,7 @@ class ToBeHad:
         return [each for each in found if each is not None]
 
 
-def course_of_start(
+def choice_of_start(
     pool: PoolScaling,
     among: Choices,
     gang: Gang,
@@ -238,79 +238,79 @@ def course_of_start(
     now: datetime,
     *,
     part: int | None = None,
-) -> Course:
+) -> MarketChoice:
     """Where a gang may be started, with what is to be had now and what comes for it already under the token of `waiting`.
     `part`: the number of its slots to request, on one machine; None requests all."""
-    course = course_of_waiting(pool, among, waiting, now)
+    choice = choice_of_waiting(pool, among, waiting, now)
     slots, one_machine = (gang.slots, gang.single_machine) if part is None else (part, True)
-    if course.markets == SPOT and to_be_had.comes(waiting.token, Market.ON_DEMAND, slots, one_machine=one_machine):
-        return replace(course, markets=ANY, reason=f"{course.reason}; but a machine on demand is on its way for it")
-    if course.markets != ON_DEMAND or Market.SPOT not in among.markets:
-        return course
+    if choice.markets == SPOT and to_be_had.comes(waiting.token, Market.ON_DEMAND, slots, one_machine=one_machine):
+        return replace(choice, markets=ANY, reason=f"{choice.reason}; but a machine on demand is on its way for it")
+    if choice.markets != ON_DEMAND or Market.SPOT not in among.markets:
+        return choice
     if waiting.work is not None and to_be_had.comes(waiting.token, Market.SPOT, slots, one_machine=one_machine):
         with_it = deadline.while_coming(waiting.work, now)
         if Market.SPOT in with_it.markets:
-            reason = f"{course.reason}; but a machine on spot is on its way for it"
-            return replace(course, markets=ANY, reason=reason, revisit_at=with_it.revisit_at)
-    return _rather_than_wait(course, gang, to_be_had)
+            reason = f"{choice.reason}; but a machine on spot is on its way for it"
+            return replace(choice, markets=ANY, reason=reason, revisit_at=with_it.revisit_at)
+    return _rather_than_wait(choice, gang, to_be_had)
 
 
-def _rather_than_wait(course: Course, gang: Gang, to_be_had: ToBeHad) -> Course:
-    """The same course, or any market where it asks for machines on demand and none may be asked for now: work on spot is
+def _rather_than_wait(choice: MarketChoice, gang: Gang, to_be_had: ToBeHad) -> MarketChoice:
+    """The same choice, or any market where it asks for machines on demand and none may be asked for now: work on spot is
     progress. From there it moves to a machine on demand when an interruption would cost the deadline (`deadline.while_running`);
     while its length is not known it stays."""
     if to_be_had.holds(gang, Market.ON_DEMAND) or not to_be_had.holds(gang, Market.SPOT):
-        return course
-    moments = [at for at in (course.revisit_at, to_be_had.asked_again_at(gang, Market.ON_DEMAND)) if at is not None]
-    reason = f"{course.reason}; but none on demand may be requested now, and spot is available"
-    return replace(course, markets=ANY, reason=reason, revisit_at=min(moments, default=None))
+        return choice
+    moments = [at for at in (choice.revisit_at, to_be_had.asked_again_at(gang, Market.ON_DEMAND)) if at is not None]
+    reason = f"{choice.reason}; but none on demand may be requested now, and spot is available"
+    return replace(choice, markets=ANY, reason=reason, revisit_at=min(moments, default=None))
 
 
-def course_of_running(pool: PoolScaling, among: Choices, running: Running, now: datetime) -> Course:
+def choice_of_running(pool: PoolScaling, among: Choices, running: Running, now: datetime) -> MarketChoice:
     """Where a running gang should run; another market than its own means a move."""
     stays = frozenset((running.market,))
     if among.markets != ANY:
-        return Course(markets=stays, reason="the pool has it on one market only")
+        return MarketChoice(markets=stays, reason="the pool has it on one market only")
     if running.work is not None:
-        course = deadline.while_running(running.work, running.market, now)
-        if running.market is Market.SPOT or running.market in course.markets:
-            return course
+        choice = deadline.while_running(running.work, running.market, now)
+        if running.market is Market.SPOT or running.market in choice.markets:
+            return choice
         settled = running.since + timedelta(seconds=SETTLE_S)
         if now < settled:
             reason = f"on demand until {settled:%H:%M:%S} UTC at least: it was placed there just now"
-            return replace(course, markets=stays, reason=reason, revisit_at=settled)
-        return course if among.spot_saves else replace(course, markets=stays, reason=_NOT_CHEAPER)
+            return replace(choice, markets=stays, reason=reason, revisit_at=settled)
+        return choice if among.spot_saves else replace(choice, markets=stays, reason=_NOT_CHEAPER)
     after_s = pool.spot_fallback.return_after_s
     if running.market is Market.SPOT or after_s is None or not among.spot_saves:
-        return Course(markets=stays, reason="it stays where it is")
+        return MarketChoice(markets=stays, reason="it stays where it is")
     at = running.since + timedelta(seconds=after_s)
     if now < at:
         reason = f"on demand until {at:%H:%M:%S} UTC, then back to spot (spot_fallback.return_after)"
-        return Course(markets=stays, reason=reason, revisit_at=at)
-    return Course(markets=SPOT, reason="back to spot when it is available (spot_fallback.return_after)")
+        return MarketChoice(markets=stays, reason=reason, revisit_at=at)
+    return MarketChoice(markets=SPOT, reason="back to spot when it is available (spot_fallback.return_after)")
 
 
-def held_back(course: Course, running: Running, leave: Leave) -> Course:
-    """The same course, or to stay: a return to spot saves money only, so that it waits for a checkpoint, and has to keep to the
+def held_back(choice: MarketChoice, running: Running, leave: Leave) -> MarketChoice:
+    """The same choice, or to stay: a return to spot saves money only, so that it waits for a checkpoint, and has to keep to the
     pool's `disruption`. What has begun to leave continues, and so does what leaves spot, for that is never done without need."""
-    if not _only_saves(course, running):
-        return course
+    if not _only_saves(choice, running):
+        return choice
     if not running.saved:
         reason = "on demand until it has committed a checkpoint in this run: to move it now would lose what it has done"
-        return Course(markets=frozenset((running.market,)), reason=reason)
+        return MarketChoice(markets=frozenset((running.market,)), reason=reason)
     if leave.allows(len(running.machines)):
-        return course
-    moments = [at for at in (course.revisit_at, leave.revisit_at) if at is not None]
+        return choice
+    moments = [at for at in (choice.revisit_at, leave.revisit_at) if at is not None]
     return replace(
-        course,
+        choice,
         markets=frozenset((running.market,)),
-        reason=f"{course.reason}; until then it stays, for no more work may be disturbed now (disruption)",
+        reason=f"{choice.reason}; until then it stays, for no more work may be disturbed now (disruption)",
         revisit_at=min(moments, default=None),
     )
 
 
-def _only_saves(course: Course, running: Running) -> bool:
-    return running.market is Market.ON_DEMAND and running.market not in course.markets and not running.leaving
+def _only_saves(choice: MarketChoice, running: Running) -> bool:
+    return running.market is Market.ON_DEMAND and running.market not in choice.markets and not running.leaving
 
 
 def plan_markets(
@@ -334,10 +334,10 @@ def plan_markets(
         known = waiting.get(gang.token)
         if known is not None:
             able = among.holding(gang)
-            course = course_of_start(pool, able, gang, known, to_be_had, now)
-            course = where_there_is_room(course, able, gang, staying)
-            gang = replace(gang, markets=course.markets)
-            moments.append(course.revisit_at)
+            choice = choice_of_start(pool, able, gang, known, to_be_had, now)
+            choice = where_there_is_room(choice, able, gang, staying)
+            gang = replace(gang, markets=choice.markets)
+            moments.append(choice.revisit_at)
         gangs.append(gang)
     drains: list[Termination] = []
     last = max((gang.priority for gang in gangs), default=0) + 1
@@ -345,18 +345,18 @@ def plan_markets(
     leave = disruption.leave(pool.disruption, beliefs, now)
     begun = {token for view in instances for token in view.reserved_for}
     for each in sorted(running, key=lambda one: (MOVE_PREFIX + one.gang.token not in begun, one.gang.token)):
-        course = held_back(course_of_running(pool, among.holding(each.gang), each, now), each, leave)
-        moments.append(course.revisit_at)
-        if each.market in course.markets:
+        choice = held_back(choice_of_running(pool, among.holding(each.gang), each, now), each, leave)
+        moments.append(choice.revisit_at)
+        if each.market in choice.markets:
             continue
-        if _only_saves(course, each):
+        if _only_saves(choice, each):
             # Also while its new machine is on the way: no more are asked for than may be used at once.
             leave = leave.after(len(each.machines))
         token = MOVE_PREFIX + each.gang.token
         # It stays in the demand while the work saves, so that the new machines are kept for it.
-        gangs.append(replace(each.gang, token=token, priority=last, markets=course.markets))
-        if free.take(each.gang, token, course.markets) and not each.leaving:
-            drains += [_drain(machine, course.reason) for machine in each.machines]
+        gangs.append(replace(each.gang, token=token, priority=last, markets=choice.markets))
+        if free.take(each.gang, token, choice.markets) and not each.leaving:
+            drains += [_drain(machine, choice.reason) for machine in each.machines]
     return MarketPlan(
         demand=replace(demand, gangs=tuple(gangs)),
         instances=_with_successors(pool, among, instances, running, to_be_had, now),
@@ -382,8 +382,8 @@ def _with_successors(
             # Under the name that its replacement is asked for by.
             soon = Waiting(token=REPLACEMENT_PREFIX + view.instance_id, since=now, work=each.work)
             able = among.holding(each.gang)
-            course = course_of_start(pool, able, each.gang, soon, to_be_had, now, part=view.slots_in_use)
-            view = replace(view, successor_markets=course.markets)
+            choice = choice_of_start(pool, able, each.gang, soon, to_be_had, now, part=view.slots_in_use)
+            view = replace(view, successor_markets=choice.markets)
         found.append(view)
     return tuple(found)
 

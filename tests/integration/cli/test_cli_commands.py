@@ -155,7 +155,7 @@ def test_jobs_that_may_not_be_seen_are_starred(det: Shell, master: FakeMaster) -
 def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shell, master: FakeMaster) -> None:
     master.jobs = (RBACJob(full=a_job()), RBACJob(limited=a_limited_job()))
     at = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-    start = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="19 courses")
+    start = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="19 simulations")
     first = GetPoolStartsResponse(starts=())
     told = GetPoolStartsResponse(
         starts=(PoolStart(job_id="job-2", allocation_id="2.1", start=start),), computed_at=at.replace(hour=11)
@@ -173,7 +173,7 @@ def test_the_list_of_jobs_tells_people_when_those_that_wait_will_start(det: Shel
     for format_ in ("--csv", "--json"):
         assert "2026-01-01 12:00" not in det.ok("job", "list", format_)
     told_json = json.loads(det.ok("job", "list", "--starts", "--json"))
-    assert told_json["starts"]["job-2"]["basis"] == "19 courses" and len(told_json["jobs"]) == 2
+    assert told_json["starts"]["job-2"]["basis"] == "19 simulations" and len(told_json["jobs"]) == 2
 
 
 def test_the_list_of_jobs_tells_people_why_those_that_wait_do(det: Shell, master: FakeMaster) -> None:
@@ -215,7 +215,7 @@ def test_the_list_of_jobs_is_shown_although_starts_are_not_known(det: Shell, mas
     pools = ("broken", "gone", "known")
     master.jobs = tuple(RBACJob(limited=replace(a_limited_job(), job_id=f"in-{p}", resource_pool=p)) for p in pools)
     at = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-    start = JobStart(expected_at=at, earliest=at, latest=at, basis="19 courses")
+    start = JobStart(expected_at=at, earliest=at, latest=at, basis="19 simulations")
     master.starts = GetPoolStartsResponse(
         starts=(PoolStart(job_id="in-known", allocation_id="1.1", start=start),), computed_at=at
     )

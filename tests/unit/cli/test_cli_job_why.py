@@ -226,11 +226,11 @@ def test_the_experiment_of_an_id_is_told_at_its_first_mention() -> None:
 
 def test_the_expected_start_is_told_with_its_range_and_what_it_rests_on() -> None:
     at = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-    known = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="20 courses")
+    known = JobStart(expected_at=at, earliest=at, latest=at.replace(hour=13), basis="20 simulations")
     answer = ExplainJobResponse(job_id="j", state="queued", reason="It waits.", start=known)
     assert (
         "Expected to start 2026-01-01 12:00:00+0000 (with 82 to 90 %: 2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000); "
-        "based on 20 courses."
+        "based on 20 simulations."
     ) in list(explanation_lines(answer))
     assert start_cells(known) == ("2026-01-01 12:00:00+0000", "2026-01-01 12:00:00+0000 to 2026-01-01 13:00:00+0000")
     open_end = replace(known, latest=None)

@@ -16,7 +16,7 @@ from resolute_master.domain.ids import AllocationId, InstanceId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.foresight.accounts import Accounts
-from resolute_master.foresight.course import CourseStuck
+from resolute_master.foresight.pool_simulation import SimulationStuck
 from resolute_master.foresight.decide import Production, Sparing
 from resolute_master.foresight.estimate import HEAD, estimates, stoppage
 from resolute_master.foresight.join_times import LEAST as LEAST_JOINED
@@ -109,15 +109,15 @@ def test_nothing_is_said_before_enough_has_ended() -> None:
 
 @dataclass(slots=True)
 class Restless(Sparing):
-    """Of the courses that it decides for, every so many-th asks the first of what runs to leave, over and over."""
+    """Of the simulations that it decides for, every so many-th asks the first of what runs to leave, over and over."""
 
     every: int = 1
-    courses: int = 0
+    simulations: int = 0
     restless: bool = False
 
     def copy(self) -> Restless:
-        self.courses += 1
-        return replace(self, restless=self.courses % self.every == 0)
+        self.simulations += 1
+        return replace(self, restless=self.simulations % self.every == 0)
 
     def decide(self, pool: VirtualPool) -> Decision:
         decision = super(Restless, self).decide(pool)
@@ -135,13 +135,13 @@ def test_a_course_that_never_comes_to_rest_is_left_out_and_the_answer_says_so(ev
     waits = _submit(pool, "next")
     found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, decider=Restless(every=every))[waits]
     assert found.expected_at == NOW + timedelta(hours=1)
-    assert found.basis.startswith(f"{left} of 19 courses (the others did not settle) of the present queue, with ")
+    assert found.basis.startswith(f"{left} of 19 simulations (the others did not settle) of the present queue, with ")
 
 
 def test_nothing_is_said_when_too_few_courses_come_to_rest() -> None:
     pool = _busy()
     _submit(pool, "next")
-    with pytest.raises(CourseStuck, match="19 of 19 courses: the decisions do not settle at 0 s"):
+    with pytest.raises(SimulationStuck, match="19 of 19 simulations: the decisions do not settle at 0 s"):
         estimates(pool, _past(*[7200.0] * LEAST), seed=1, decider=Restless(every=1))
 
 
@@ -188,7 +188,7 @@ def test_the_pool_that_is_asked_about_is_not_changed() -> None:
 def test_the_work_is_bounded() -> None:
     pool = _busy()
     waits = [_submit(pool, f"w{number:03d}") for number in range(60)]
-    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=3, decisions=20)
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, simulations=3, decisions=20)
     assert set(found) == set(waits)
     # What is beyond the bound is reckoned by the work before it: on one slot, that of each of the others.
     assert found[waits[0]].expected_at == NOW + timedelta(hours=1)
@@ -199,7 +199,7 @@ def test_the_work_is_bounded() -> None:
 def test_of_a_long_queue_the_head_is_played_and_the_rest_reckoned() -> None:
     pool = _busy(50)
     waits = [_submit(pool, f"w{number:05d}") for number in range(HEAD + 200)]
-    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=3, decisions=300)
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, simulations=3, decisions=300)
     expected = [found[id_].expected_at for id_ in waits]
     known = [at for at in expected if at is not None]
     assert len(known) == len(waits) and known == sorted(known)
@@ -210,7 +210,7 @@ def test_of_a_long_queue_the_head_is_played_and_the_rest_reckoned() -> None:
 def test_under_fair_share_a_long_queue_is_played_whole() -> None:
     pool = _busy(20, replace(FIXED, scheduler=SchedulerKind.FAIR_SHARE))
     waits = [_submit(pool, f"w{number:05d}") for number in range(HEAD + 5)]
-    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=1, decisions=5)
+    found = estimates(pool, _past(*[7200.0] * LEAST), seed=1, simulations=1, decisions=5)
     assert set(found) == set(waits) and all(each.expected_at is not None for each in found.values())
 
 
@@ -254,18 +254,18 @@ def test_who_is_asked_about_alone_is_told_the_same() -> None:
 
 
 def test_every_course_gets_its_part_of_the_bound() -> None:
-    """Without, a long queue would take it all for the first course, and the range would be a point."""
+    """Without, a long queue would take it all for the first simulation, and the range would be a point."""
     pool = _busy(2)
     waits = [_submit(pool, f"w{number:03d}") for number in range(40)]
     past = _past(*[3600.0 + 50.0 * rank for rank in range(200)])
-    found = estimates(pool, past, seed=1, courses=19, decisions=19 * 10)
+    found = estimates(pool, past, seed=1, simulations=19, decisions=19 * 10)
     for each in (found[waits[0]], found[waits[-1]]):
         assert each.earliest is not None and each.latest is not None and each.earliest < each.latest
-        assert each.basis.startswith("19 courses")
+        assert each.basis.startswith("19 simulations")
 
 
 def test_nine_in_ten_start_inside_their_range_when_the_past_repeats() -> None:
-    """Order statistics: what comes is drawn as the past was, and lies between the extremes of the courses that users get."""
+    """Order statistics: what comes is drawn as the past was, and lies between the extremes of the simulations that users get."""
     pool = _busy()
     waits = _submit(pool, "next")
     past = [3600.0 + 7.0 * rank for rank in range(1, 200)]
@@ -379,7 +379,7 @@ def test_the_thread_breathes_for_each_that_is_drawn_or_reckoned() -> None:
         nonlocal breaths
         breaths += 1
 
-    estimates(pool, _past(*[7200.0] * LEAST), seed=1, courses=3, decisions=3, breathe=breathe)
+    estimates(pool, _past(*[7200.0] * LEAST), seed=1, simulations=3, decisions=3, breathe=breathe)
     drawn, reckoned, told = 3 * (len(waits) + 1), 3 * len(waits), len(waits)
     assert breaths >= drawn + reckoned + told
 

@@ -8,7 +8,7 @@ import pytest
 
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import EPOCH, Course
+from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation
 from resolute_master.foresight.decide import Decider, Production, Sparing
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.foresight.trace_job import TraceJob
@@ -57,14 +57,14 @@ def _starts(decider: Decider, seed: int, max_instances: int) -> dict[str, float 
         for number in range(40)
     ]
     works = [as_work(policy, number, job) for number, job in enumerate(jobs)]
-    course = Course(
+    simulation = PoolSimulation(
         pool=VirtualPool.empty(policy, EPOCH),
         decider=decider,
         market=TracedMarket(OFFERS, (), boot_s=180.0, seed=seed),
         epoch=EPOCH,
     )
-    course.submit(works)
-    course.run()
+    simulation.submit(works)
+    simulation.run()
     return {work.job.id: work.first_start_s for work in works}
 
 

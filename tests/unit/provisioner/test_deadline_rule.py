@@ -58,8 +58,8 @@ def test_waiting_work_is_sent_where_its_spare_time_allows(spare_s: float, market
 
 def test_waiting_ahead_is_looked_at_again_exactly_when_it_falls_behind() -> None:
     ahead = work(KEPT_S + 500)
-    course = while_waiting(ahead, NOW)
-    assert course.revisit_at == after(500)
+    choice = while_waiting(ahead, NOW)
+    assert choice.revisit_at == after(500)
     assert while_waiting(ahead, after(500)).markets == SPOT
     assert while_waiting(ahead, after(501)).markets == ANY
 
@@ -82,9 +82,9 @@ def test_with_little_time_given_the_line_keeps_it_in_proportion_to_the_remaining
 
 
 def test_work_of_unknown_length_is_started_on_demand_and_says_so() -> None:
-    course = while_waiting(work(HOUR, remaining_s=None), NOW)
-    assert course.markets == ON_DEMAND
-    assert "not known" in course.reason
+    choice = while_waiting(work(HOUR, remaining_s=None), NOW)
+    assert choice.markets == ON_DEMAND
+    assert "not known" in choice.reason
     assert while_running(work(HOUR, remaining_s=None), Market.SPOT, NOW).markets == SPOT
 
 
@@ -123,19 +123,19 @@ def test_what_was_caught_by_the_net_stays_on_demand_while_it_keeps_its_pace() ->
 
 
 def test_a_person_reads_how_far_it_is_behind() -> None:
-    course = while_waiting(work(2000.0, remaining_s=24 * HOUR, given_s=100 * HOUR), NOW)
+    choice = while_waiting(work(2000.0, remaining_s=24 * HOUR, given_s=100 * HOUR), NOW)
     behind_s = 24 * KEPT_S - 2000.0 + 0.01 * 24 * HOUR - MARGIN_S
-    assert course.ahead_s == pytest.approx(-behind_s)
-    assert course.reason.startswith("it is 2 h 20 min behind its line to the deadline 2026-03-02 ")
+    assert choice.ahead_s == pytest.approx(-behind_s)
+    assert choice.reason.startswith("it is 2 h 20 min behind its line to the deadline 2026-03-02 ")
 
 
 def test_whatever_happens_the_net_leaves_time_to_finish() -> None:
     """At each second of waiting, what is then allowed can still be finished after one failed start."""
     waiting = work(2 * HOUR, remaining_s=3 * HOUR)
     moment: datetime = NOW
-    while (course := while_waiting(waiting, moment)).markets != ON_DEMAND:
+    while (choice := while_waiting(waiting, moment)).markets != ON_DEMAND:
         left_s = (waiting.deadline - moment).total_seconds()
-        if course.markets == ANY or course.revisit_at is None:
+        if choice.markets == ANY or choice.revisit_at is None:
             assert left_s >= 3 * HOUR + 2 * RESTART_S
-        moment = (course.revisit_at or moment) + timedelta(seconds=1)
+        moment = (choice.revisit_at or moment) + timedelta(seconds=1)
     assert (waiting.deadline - moment).total_seconds() >= 3 * HOUR + RESTART_S

@@ -1,4 +1,4 @@
-"""Each key of a pool's configuration changes a course of the twin, is refused by name, or is none that a decision reads."""
+"""Each key of a pool's configuration changes a simulation of the twin, is refused by name, or is none that a decision reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resolute.config.spot_policy import SpotFallbackPolicy
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import CourseStuck
+from resolute_master.foresight.pool_simulation import SimulationStuck
 from resolute_master.foresight.trace_job import TraceJob
 from resolute_provisioner.clouds.local.configuration import LocalProvider
 from resolute_provisioner.model import Market, Offer, PoolScaling
@@ -171,13 +171,13 @@ def with_key(config: Mapping[str, Any], key: str, value: object) -> dict[str, An
     return {**config, first: inner}
 
 
-def course(config: Mapping[str, Any], work: Sequence[TraceJob], capacity: Sequence[CapacityTrace], path: Path) -> str:
+def simulation(config: Mapping[str, Any], work: Sequence[TraceJob], capacity: Sequence[CapacityTrace], path: Path) -> str:
     """What comes of it: the digest, or why there is none."""
     path.write_text(json.dumps(config))
     setting = Setting(pool=read_pool(path), jobs=tuple(work), capacity=tuple(capacity))
     try:
         return simulate(setting, "resolute").figures.digest
-    except (CourseStuck, InvalidInput) as error:
+    except (SimulationStuck, InvalidInput) as error:
         return str(error)
 
 
@@ -199,8 +199,8 @@ def test_every_key_of_a_pool_is_played_refused_or_read_by_no_decision() -> None:
 def test_a_key_changes_a_course(key: str, tmp_path: Path) -> None:
     value, work, capacity, more = SCENES[key]
     config = merged(BASE, more)
-    without = course(config, work, capacity, tmp_path / "pool.json")
-    assert course(with_key(config, key, value), work, capacity, tmp_path / "pool.json") != without
+    without = simulation(config, work, capacity, tmp_path / "pool.json")
+    assert simulation(with_key(config, key, value), work, capacity, tmp_path / "pool.json") != without
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_key_changes_a_course(key: str, tmp_path: Path) -> None:
 )
 def test_a_key_that_cannot_be_played_is_refused_by_name(key: str, value: object, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=rf"p\.{key} has no effect in a simulation: .*; remove it"):
-        course(with_key(BASE, key, value), ONE, (), tmp_path / "pool.json")
+        simulation(with_key(BASE, key, value), ONE, (), tmp_path / "pool.json")
 
 
 def test_after_a_refusal_the_twin_goes_on_asking_for_spot_as_the_live_pool_does(tmp_path: Path) -> None:

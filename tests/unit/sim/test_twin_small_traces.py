@@ -1,4 +1,4 @@
-"""The twin on small traces whose course is known."""
+"""The twin on small traces whose results are known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.course import NoProgress
+from resolute_master.foresight.pool_simulation import NoProgress
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import Decision
 from resolute_master.foresight.trace_job import TraceJob
@@ -155,7 +155,7 @@ def test_a_fixed_fleet_asks_again_for_what_was_refused_and_taken_back() -> None:
     report = _played(setting, "static")
     assert [(span.launched_s, span.cause) for span in report.spans] == [
         (120.0, "taken back"),
-        (2020.0, "end of the course"),
+        (2020.0, "end of the simulation"),
     ]
     assert report.figures.jobs_completed == 1
 

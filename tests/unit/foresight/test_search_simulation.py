@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from resolute_master.foresight.course import EPOCH
+from resolute_master.foresight.pool_simulation import EPOCH
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.search_course import SearchCourse
+from resolute_master.foresight.search_simulation import SearchSimulation
 from resolute_master.foresight.work import Frictions
 from resolute_master.searcher.methods import make
 from support.pools import a_job, a_policy, elastic, waiting
@@ -61,9 +61,9 @@ class Fickle(Calm):
 
 def played(
     searcher: Mapping[str, Any], market: Any, *, ranked: bool = True, machines: int = 3, unit_s: float = 60.0
-) -> SearchCourse:
+) -> SearchSimulation:
     policy = a_policy(scaling=elastic(slots=1, max_instances=machines), preemption=True)
-    course = SearchCourse(
+    simulation = SearchSimulation(
         pool=VirtualPool.empty(policy, EPOCH),
         decider=Production(),
         market=market,
@@ -76,29 +76,29 @@ def played(
         metric=lambda hparams, number, units: hparams["x"] + 1.0 / units,
         ranked=ranked,
     )
-    course.begin(7)
-    course.run(lambda: course.over)
-    return course
+    simulation.begin(7)
+    simulation.run(lambda: simulation.over)
+    return simulation
 
 
 @pytest.mark.parametrize("market", [Calm, Fickle])
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_is_played_to_its_end(name: str, market: type[Calm]) -> None:
-    course = played(SEARCHES[name], market())
-    assert course.over
-    assert course.trials == sum(each.trials for each in course.method.plan())
-    assert course.cost() > 0
-    assert course.results == sorted(course.results, key=lambda told: told.at_s)
-    told = [(result.trial, result.units) for result in course.results]
+    simulation = played(SEARCHES[name], market())
+    assert simulation.over
+    assert simulation.trials == sum(each.trials for each in simulation.method.plan())
+    assert simulation.cost() > 0
+    assert simulation.results == sorted(simulation.results, key=lambda told: told.at_s)
+    told = [(result.trial, result.units) for result in simulation.results]
     assert len(told) == len(set(told)), "each length is told of once"
     if market is Calm:
         # Nothing is lost: what was paid holds all that was trained, and a machine more for each start.
-        assert course.cost() >= sum(work for _, work in _longest(course)) / 60.0
+        assert simulation.cost() >= sum(work for _, work in _longest(simulation)) / 60.0
 
 
-def _longest(course: SearchCourse) -> list[tuple[int, int]]:
+def _longest(simulation: SearchSimulation) -> list[tuple[int, int]]:
     longest: dict[int, int] = {}
-    for told in course.results:
+    for told in simulation.results:
         longest[told.trial] = max(longest.get(told.trial, 0), told.units)
     return sorted(longest.items())
 

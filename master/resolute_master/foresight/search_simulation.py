@@ -17,7 +17,7 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, alloc
 from resolute_master.domain.job import Job
 from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.worth import ORDINARY
-from resolute_master.foresight.course import Course
+from resolute_master.foresight.pool_simulation import PoolSimulation
 from resolute_master.foresight.work import Work
 from resolute_master.searcher import method as machine
 from resolute_master.searcher.events import (
@@ -69,7 +69,7 @@ class Told:
 
 
 @dataclass(slots=True, kw_only=True)
-class SearchCourse(Course):
+class SearchSimulation(PoolSimulation):
     """Begin with `begin`, then `run`; `results` are the reports of trials, in order."""
 
     method: machine.SearchMethod

@@ -1,6 +1,6 @@
 """One run of the simulation: arrivals, boots, ends, refusals and interruptions; each moment ends with one decision.
 
-Times are seconds from the course's epoch. Work progresses only while it holds slots. A run that resumes from a checkpoint first
+Times are seconds from the simulation's epoch. Work progresses only while it holds slots. A run that resumes from a checkpoint first
 takes `restart_s`. A preempted run saves for `save_s` and loses nothing. A run whose machine has a notice saves, trains on, and
 saves again before the end of the machine (`resolute.grace_period`). Without a notice it returns to its last periodic checkpoint.
 """
@@ -30,15 +30,15 @@ LEAST_PAID_S = 60.0
 """Clouds charge a machine's first minute whole."""
 
 MOST_DECISIONS_A_MOMENT = 1000
-"""A decider that never comes to rest has a fault; better an error than an endless course."""
+"""A decider that never comes to rest has a fault; better an error than an endless simulation."""
 
 
-class CourseStuck(RuntimeError):
+class SimulationStuck(RuntimeError):
     """Work waits and nothing that could happen would start it; or a decider never comes to rest."""
 
 
-class NoProgress(CourseStuck):
-    """Nothing has got ahead for longer than the course waits for its market."""
+class NoProgress(SimulationStuck):
+    """Nothing has got ahead for longer than the simulation waits for its market."""
 
 
 class _Kind(IntEnum):
@@ -56,7 +56,7 @@ class _Kind(IntEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Course:
+class PoolSimulation:
     """Call `run`; afterwards `works`, `bills` and `log` contain the results."""
 
     pool: VirtualPool
@@ -71,7 +71,7 @@ class Course:
     log: Callable[[float, str, str], None] = lambda at_s, word, subject: None
     """Called for every decision and event: time, event, subject."""
     standing: int = 0
-    """Number of machines that stay when no work is left: the course does not wait for their end, and they are paid until its
+    """Number of machines that stay when no work is left: the simulation does not wait for their end, and they are paid until its
     own."""
     lasts_s: float = 0.0
     """Minimum duration: until then machines that stay are paid, whether or not work is left."""
@@ -117,7 +117,7 @@ class Course:
 
     def run(self, until: Callable[[], bool] = lambda: False, *, strict: bool = True) -> None:
         """Play until no work is left and no machine but those that stand, or nothing is left to happen but moves of the market, or
-        `until` says so after a decision. Raises `CourseStuck`; if not `strict`, not for work that is left when nothing happens."""
+        `until` says so after a decision. Raises `SimulationStuck`; if not `strict`, not for work that is left when nothing happens."""
         self._expect_market(-1.0)
         self._decide()
         while self._events and not until():
@@ -136,9 +136,9 @@ class Course:
             return
         self.now_s = max(self.now_s, self.lasts_s)
         for id_ in sorted(self.pool.machines):
-            self._gone(id_, "end of the course", taken=False)
+            self._gone(id_, "end of the simulation", taken=False)
         if self._waiting:
-            raise CourseStuck(f"{self._waiting} gang(s) wait for ever: no machine of the pool can hold them")
+            raise SimulationStuck(f"{self._waiting} gang(s) wait for ever: no machine of the pool can hold them")
 
     def time(self, at_s: float) -> datetime:
         return self.epoch + timedelta(seconds=at_s)
@@ -361,7 +361,7 @@ class Course:
             if not decision.unfinished:
                 break
         else:
-            raise CourseStuck(f"the decisions do not settle at {self.now_s:.0f} s")
+            raise SimulationStuck(f"the decisions do not settle at {self.now_s:.0f} s")
         moments = [at for at in (decision.revisit_at, self.pool.due()) if at is not None]
         if moments:
             at_s = (min(moments) - self.epoch).total_seconds()
@@ -516,4 +516,4 @@ class Course:
 
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""Courses on a trace begin here."""
+"""Simulations of a trace begin here."""
