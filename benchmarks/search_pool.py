@@ -29,7 +29,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.pool_simulation import EPOCH
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.search_simulation import SearchSimulation, Told
+from resolute_master.foresight.search_simulation import SearchSimulation, SimulatedResult
 from resolute_master.foresight.work import Frictions
 from resolute_master.searcher.methods import make
 from resolute_provisioner.model import Market, Offer, PoolScaling
@@ -57,7 +57,7 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
 class Found:
     """One search on one series."""
 
-    results: tuple[Told, ...]
+    results: tuple[SimulatedResult, ...]
     dollars: float
     hours: float
 
@@ -65,7 +65,7 @@ class Found:
     def best(self) -> float:
         return min(told.metric for told in self.results)
 
-    def reached(self, metric: float) -> Told:
+    def reached(self, metric: float) -> SimulatedResult:
         return next(told for told in self.results if told.metric <= metric)
 
 

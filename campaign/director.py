@@ -19,10 +19,10 @@ from support.live import gone, until
 ARMED_AT_ONCE = 5
 """Maximum number of pending orders during other kills."""
 
-IMPATIENT_S = 6.0
+HELP_AFTER_S = 6.0
 """After this time the director triggers the operation of a pending order: an upload, a start, a launch."""
 
-HOPELESS_S = 600.0
+GIVE_UP_S = 600.0
 """An order that is pending for this time means that the cluster is stuck."""
 
 LOOK_S = 0.02
@@ -157,7 +157,7 @@ class Director:
 
     def _rest(self, enough: Callable[[], bool]) -> None:
         """Keeps the cluster running until a condition holds."""
-        end = time.monotonic() + HOPELESS_S
+        end = time.monotonic() + GIVE_UP_S
         while True:
             self._tend()
             if enough():
@@ -197,9 +197,9 @@ class Director:
         """Triggers the operations of orders that are pending for long."""
         now = time.monotonic()
         for point, armed in list(self._armed.items()):
-            if now - armed.since > HOPELESS_S:
+            if now - armed.since > GIVE_UP_S:
                 raise AssertionError(f"point {point} is never reached")
-            if now - armed.helped_at < IMPATIENT_S:
+            if now - armed.helped_at < HELP_AFTER_S:
                 continue
             armed.helped_at = now
             match armed.strike.moment, armed.strike.kind:

@@ -74,7 +74,7 @@ def attack(
         before = shown(scene, cluster.storage)
         print(f"  the scene stands after {time.monotonic() - began:.0f} s", flush=True)
         asyncio.run(_send(cluster, scene, findings, seed, share, rate))
-        _task_told(cluster, scene, planned, findings)
+        _add_task_reports(cluster, scene, planned, findings)
         _after(cluster, scene, pid, before, steps, findings)
         print(f"  sent and looked at after {time.monotonic() - began:.0f} s", flush=True)
         scene.administrator.close()
@@ -96,7 +96,7 @@ async def _send(cluster: HostileCluster, scene: Scene, findings: Findings, seed:
             findings.add(outcome)
 
 
-def _task_told(cluster: HostileCluster, scene: Scene, planned: list[Request], findings: Findings) -> None:
+def _add_task_reports(cluster: HostileCluster, scene: Scene, planned: list[Request], findings: Findings) -> None:
     """The responses to the hostile task, and the files that it could read."""
     with client_of(cluster.url, cluster.directory / "administrator", user="admin") as client:
         experiment = client.get_experiment(scene.hostile_task)

@@ -207,7 +207,7 @@ class Cluster:
         if simulated is not None:
             simulated.dead = True
             if simulated.link is not None:
-                simulated.link.cut(tell_agent=False)
+                simulated.link.cut(agent_sees=False)
             self.spawn(simulated.end())
 
     def powered_off(self, machine: SimulatedMachine, reason: str) -> None:

@@ -105,9 +105,9 @@ class Agent:
         rng: random.Random,
         notices: NoticeSource | None = None,
         look_again: LookAgain | None = None,
-        heard: Callable[[], None] = lambda: None,
+        on_message: Callable[[], None] = lambda: None,
     ) -> None:
-        """`heard` is called for each message of a master that accepts this agent."""
+        """`on_message` is called for each message of a master that accepts this agent."""
         self._setup = setup
         self._connector = connector
         self._runtime = runtime
@@ -115,7 +115,7 @@ class Agent:
         self._clock = clock
         self._notices = notices
         self._look_again = look_again
-        self._heard_of = heard
+        self._on_message = on_message
         self._held: list[core.Effect] = []
         self._waits_for_disk = False
         self._looking: asyncio.Task[None] | None = None
@@ -136,7 +136,7 @@ class Agent:
         self._outgoing: asyncio.Queue[AgentMessage] = asyncio.Queue()
         self._asked: deque[tuple[float, datetime]] = deque()
         self._lease_from: tuple[float, datetime] = (clock.monotonic(), clock.now())
-        self._heard = clock.monotonic()
+        self._last_message_s = clock.monotonic()
         self._link_is_up = False
         self._close_link = asyncio.Event()
         self._shipper = LogShipper(runtime=runtime, clock=clock, send=self._send_logs)
@@ -263,7 +263,7 @@ class Agent:
                 left_s = self._lease_left_s(effect.lease_s)
                 for container_id in effect.container_ids:
                     self._runtime.renew(container_id, left_s)
-            case core.TellTasks():
+            case core.NotifyTasks():
                 for container_id in effect.container_ids:
                     self._notify_task(container_id, effect.notice)
             case core.CloseLink():
@@ -441,10 +441,10 @@ class Agent:
                         message = await connection.receive()
                 except TimeoutError:
                     raise LinkClosed(f"no answer from the master for {silence_s} s") from None
-                self._heard = self._clock.monotonic()
+                self._last_message_s = self._clock.monotonic()
                 match message:
                     case Welcome():
-                        self._tell_heard()
+                        self._report_message()
                         self._lease_renewed()
                         self._backoff.reset()
                         self._events.put_nowait(core.Received(message=message))
@@ -453,7 +453,7 @@ class Agent:
                             beating = asyncio.create_task(self._beat(message.heartbeat_s))
                         silence_s = max(SILENCE_LEAST_S, SILENCE_HEARTBEATS * message.heartbeat_s)
                     case HeartbeatAnswer():
-                        self._tell_heard()
+                        self._report_message()
                         self._lease_renewed()
                         self._events.put_nowait(core.Received(message=message))
                     case LogsStored():
@@ -468,9 +468,9 @@ class Agent:
                 beating.cancel()
                 await asyncio.gather(beating, return_exceptions=True)
 
-    def _tell_heard(self) -> None:
+    def _report_message(self) -> None:
         try:
-            self._heard_of()
+            self._on_message()
         except OSError as error:
             if not disk_is_full(error):
                 raise
@@ -506,7 +506,7 @@ class Agent:
 
     async def _watch_master(self, timeout_s: float) -> None:
         while True:
-            left_s = self._heard + timeout_s - self._clock.monotonic()
+            left_s = self._last_message_s + timeout_s - self._clock.monotonic()
             if left_s <= 0:
                 self._events.put_nowait(core.MasterLost(after_s=timeout_s))
                 return

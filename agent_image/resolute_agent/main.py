@@ -213,7 +213,7 @@ async def serve(
         rng=random.Random(ids.bits(64)),
         notices=_notices(settings, clock),
         look_again=lambda: asyncio.to_thread(_devices, settings, LOOK_AGAIN_S),
-        heard=(Path(settings.state_dir) / HEARD).touch,
+        on_message=(Path(settings.state_dir) / HEARD).touch,
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

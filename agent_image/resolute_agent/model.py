@@ -278,7 +278,7 @@ class RenewLeases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellTasks:
+class NotifyTasks:
     container_ids: tuple[str, ...]
     notice: NoticeFile
 
@@ -297,4 +297,4 @@ class End:
     reason: str
 
 
-Effect = Save | Send | Start | Watch | Kill | DrainLogs | Forget | RenewLeases | TellTasks | CloseLink | End
+Effect = Save | Send | Start | Watch | Kill | DrainLogs | Forget | RenewLeases | NotifyTasks | CloseLink | End

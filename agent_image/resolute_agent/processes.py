@@ -8,7 +8,7 @@ import time
 
 from resolute_agent.supervisor import start_time
 
-_INSIST_S = 10.0
+_KILL_S = 10.0
 
 
 def is_alive(pid: int, started: int | None) -> bool:
@@ -83,7 +83,7 @@ def marked(variable: str, value: str) -> list[int]:
 
 def end_marked(variable: str, value: str) -> list[int]:
     """SIGKILL every marked process until none is left; returns those that did not end in time."""
-    until = time.monotonic() + _INSIST_S
+    until = time.monotonic() + _KILL_S
     while living := marked(variable, value):
         for pid in living:
             try:

@@ -66,7 +66,7 @@ from resolute_agent.model import (
     Save,
     Send,
     Start,
-    TellTasks,
+    NotifyTasks,
     Watch,
 )
 
@@ -99,7 +99,7 @@ __all__ = [
     "Send",
     "Start",
     "Step",
-    "TellTasks",
+    "NotifyTasks",
     "Watch",
     "hello",
     "initial",
@@ -502,7 +502,7 @@ def _progressed(state: AgentState, event: Progressed, now: datetime) -> Step:
         return state, ()
     state, effects = _report(state, record, event.state, now)
     if event.state is ContainerState.RUNNING and state.notice is not None:
-        effects += (TellTasks(container_ids=(event.container_id,), notice=_notice_file(state.notice)),)
+        effects += (NotifyTasks(container_ids=(event.container_id,), notice=_notice_file(state.notice)),)
     return state, effects
 
 
@@ -531,7 +531,7 @@ def _noticed(state: AgentState, notice: Notice) -> Step:
     effects = _sending(state, notice)
     living = tuple(record.container_id for record in _sorted(state) if record.living)
     if living:
-        effects += (TellTasks(container_ids=living, notice=_notice_file(notice)),)
+        effects += (NotifyTasks(container_ids=living, notice=_notice_file(notice)),)
     return state, effects
 
 

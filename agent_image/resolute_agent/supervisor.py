@@ -540,7 +540,7 @@ class Supervisor:
 
     def end_all(self, pid: int) -> None:
         """SIGKILL to every process of the task, again until none is left: also those that left its session."""
-        insist_until = boot_time() + _STUCK_S
+        kill_until = boot_time() + _STUCK_S
         while True:
             living = descendants(os.getpid())
             if not living:
@@ -550,7 +550,7 @@ class Supervisor:
                     os.kill(each, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            if boot_time() > insist_until:
+            if boot_time() > kill_until:
                 self.message += f" (processes {living} do not end)"
                 return
             time.sleep(0.002)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 1.0
 
-TELL_EVERY_S = 15.0
+PRINT_EVERY_S = 15.0
 """Where no terminal is: a line on the error stream."""
 
 WINDOW_S = 60.0
@@ -131,7 +131,7 @@ def shown_progress(
                 return
             if pinned:
                 cli.render.pin(text)
-            elif clock() - told >= TELL_EVERY_S and text != said:
+            elif clock() - told >= PRINT_EVERY_S and text != said:
                 told, said = clock(), text
                 cli.render.status(f"Progress: {text}")
 

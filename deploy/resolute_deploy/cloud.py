@@ -27,7 +27,7 @@ FOLDER = "cluster"
 CHECKPOINTS = "checkpoints"
 """Prefix in the cluster's bucket for the files of tasks."""
 
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

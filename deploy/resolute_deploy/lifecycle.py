@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resolute.errors import InvalidInput, ResoluteError
-from resolute_deploy.cloud import FOLDER, Account, Deployment, Left, Told, remove_orphans
+from resolute_deploy.cloud import FOLDER, Account, Deployment, Left, Progress, remove_orphans
 from resolute_deploy.cluster_directory import ClusterDirectory
 from resolute_deploy.terraform import Step, Terraform
 
@@ -53,7 +53,7 @@ def prepared(
 
 
 def wait_until_ready(
-    account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], told: Told, *, limit_s: float = READY_S
+    account: Account, cluster: ClusterDirectory, outputs: Mapping[str, Any], told: Progress, *, limit_s: float = READY_S
 ) -> tuple[Mapping[str, Any], ...]:
     """Follows the status that the master's machine writes, until the master serves the desired version."""
     bucket = account.bucket(outputs["bucket"])
@@ -101,7 +101,7 @@ def take_down(
     terraform: Terraform,
     *,
     delete_checkpoints: bool,
-    told: Told,
+    told: Progress,
     step: Callable[[Step], None],
 ) -> list[Left]:
     """Removes the master, then its machines, then everything else.

@@ -19,7 +19,7 @@ from resolute_master.lifecycle.ledger import Books
 from resolute_master.store.base import ExperimentQuery, Store, TrialQuery
 from resolute_provisioner.clouds.fake import FakeCloud
 from resolute_sim.checkers import deadlines, economy, liveness, reference, resume, safety, spending
-from resolute_sim.checkers.prices import ToldPrices, work_pays_what_its_machines_cost
+from resolute_sim.checkers.prices import ReportedPrices, work_pays_what_its_machines_cost
 from resolute_sim.event_log import EventLog, LiveTask
 
 ENOUGH = 20
@@ -70,7 +70,7 @@ class Checks:
         self._ownership = safety.Ownership(event_log, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
         self._lingering = economy.Lingering(pools)
         self._deadlines = deadlines.Deadlines(pools, event_log)
-        self._told = ToldPrices(cloud, prices_asked_every_s)
+        self._told = ReportedPrices(cloud, prices_asked_every_s)
         self._limits = spending.Limits(cloud, event_log, self._told)
 
     @property

@@ -77,12 +77,12 @@ class Link:
         self.agent_end = AgentEnd(self)
         self.master_end = MasterEnd(self)
 
-    def cut(self, *, tell_agent: bool = True, tell_master: bool = True) -> None:
+    def cut(self, *, agent_sees: bool = True, master_sees: bool = True) -> None:
         """The network fails. An end that is not informed waits until it detects the silence by itself."""
         self.to_master.broken = self.to_agent.broken = True
-        if tell_agent:
+        if agent_sees:
             self.to_agent.close()
-        if tell_master:
+        if master_sees:
             self.to_master.close()
 
 

@@ -156,7 +156,7 @@ class SimulatedMachine:
         """Every program is dead at once; the agent restarts with the contents of its disk."""
         self._boots_until = asyncio.get_running_loop().time() + self._rng.uniform(*REBOOT_S)
         if self.link is not None:
-            self.link.cut(tell_agent=False, tell_master=self._rng.random() < 0.5)
+            self.link.cut(agent_sees=False, master_sees=self._rng.random() < 0.5)
         if self._process is not None:
             self._process.cancel()
         await self.runtime.power_off()
@@ -170,7 +170,7 @@ class SimulatedMachine:
         """Everything on it is dead at once, without a report."""
         self.dead = True
         if self.link is not None:
-            self.link.cut(tell_agent=False, tell_master=self._rng.random() < 0.5)
+            self.link.cut(agent_sees=False, master_sees=self._rng.random() < 0.5)
         if self._process is not None:
             self._process.cancel()
         await self.runtime.power_off()

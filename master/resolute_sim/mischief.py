@@ -22,7 +22,7 @@ from resolute_provisioner.clouds.fake import FakeMachine
 from resolute_provisioner.model import Intent, Observed
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import Killed
-from resolute_sim.money import wish_about_money
+from resolute_sim.money import request_about_money
 from resolute_sim.weather import Fault
 from resolute_sim.world import HEARTBEAT_S, World
 
@@ -113,9 +113,9 @@ class Mischief:
     def _half_open_link(self) -> None:
         machine = self._some_machine()
         if machine is not None and machine.link is not None:
-            tell_agent = self._rng.random() < 0.5
-            self._tell(f"the link of {machine.id} dies, and only the {'agent' if tell_agent else 'master'} sees it")
-            machine.link.cut(tell_agent=tell_agent, tell_master=not tell_agent)
+            agent_sees = self._rng.random() < 0.5
+            self._tell(f"the link of {machine.id} dies, and only the {'agent' if agent_sees else 'master'} sees it")
+            machine.link.cut(agent_sees=agent_sees, master_sees=not agent_sees)
             self._out_of_reach(machine)
 
     def _out_of_reach(self, machine: SimulatedMachine) -> None:
@@ -133,7 +133,7 @@ class Mischief:
         began = self._world.clock.now()
         if machine.link is not None:
             silent = self._rng.random() < 0.5
-            machine.link.cut(tell_agent=not silent, tell_master=not silent)
+            machine.link.cut(agent_sees=not silent, master_sees=not silent)
         await asyncio.sleep(seconds)
         machine.partitioned = False
         self._world.checks.excuse(seconds + 4 * HEARTBEAT_S)
@@ -177,7 +177,7 @@ class Mischief:
     # -- users -------------------------------------------------------------------------------------------------
 
     async def _act_as_user(self) -> None:
-        command = self._some_wish()
+        command = self._some_request()
         if command is None:
             return
         self._world.tell(f"user   {command}")
@@ -188,13 +188,13 @@ class Mischief:
         except ResoluteError as error:
             self._world.tell(f"user   is told: {error}")
 
-    def _some_wish(self) -> c.Command | None:
+    def _some_request(self) -> c.Command | None:
         master = self._world.master
         if master is None:
             return None
         state = master.engine.state
         if self._world.workload.minds_money and self._rng.random() < 0.15:
-            return wish_about_money(self._rng, state, self._world.pools)
+            return request_about_money(self._rng, state, self._world.pools)
         if self._rng.random() < 0.35:
             agent = self._one_of(state.all(Agent))
             return None if agent is None else self._about_agent(agent)
@@ -260,13 +260,13 @@ class Mischief:
 
 
 async def restore_order(world: World) -> None:
-    """The users' last wish: everything that was stopped for a time continues. Of an elastic pool's machines they may
+    """The users' last request: everything that was stopped for a time continues. Of an elastic pool's machines they may
     leave some closed: the pool is to do without."""
     for _ in range(2):
         while world.master is None:  # noqa: ASYNC110  # virtual time costs nothing
             await asyncio.sleep(0.5)
         state = world.master.engine.state
-        wishes: list[c.Command] = [
+        requests: list[c.Command] = [
             c.ActivateExperiment(experiment=e.id) for e in state.all(Experiment) if e.state is ExperimentState.PAUSED
         ]
         for agent in state.all(Agent):
@@ -274,15 +274,15 @@ async def restore_order(world: World) -> None:
             if agent.instance_id is not None and world.rng.random() < 0.5:
                 continue
             if not agent.enabled or (agent.draining and not _ending(instance)):
-                wishes.append(c.SetAgentEnabled(agent=agent.id, enabled=True))
-            wishes += [
+                requests.append(c.SetAgentEnabled(agent=agent.id, enabled=True))
+            requests += [
                 c.SetSlotEnabled(agent=agent.id, index=slot.index, enabled=True)
                 for slot in agent.slots
                 if not slot.enabled or slot.draining
             ]
-        for wish in wishes:
+        for request in requests:
             try:
-                await world.submit(wish)
+                await world.submit(request)
             except ResoluteError:
                 pass  # it has ended meanwhile
         await asyncio.sleep(5.0)

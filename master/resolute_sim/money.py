@@ -25,7 +25,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine import pool_view
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.model import Consolidation, Disruption, Market, Offer, PoolScaling, SpotFallback, Window
-from resolute_sim.checkers.deadlines import told_length_s
+from resolute_sim.checkers.deadlines import declared_length_s
 from resolute_sim.workload import EPOCH, Submission, Workload
 from resolute_sim.world import World
 
@@ -76,7 +76,7 @@ def _punctual(rng: random.Random, submission: Submission) -> Submission:
         "deaf": False,
         "stuck_s": 0.0,
     }
-    length_s = told_length_s(data)
+    length_s = declared_length_s(data)
     due = EPOCH + timedelta(seconds=submission.at_s + length_s * rng.uniform(1.1, 2.0) + rng.uniform(700.0, 1500.0))
     resources = {
         **submission.config["resources"],
@@ -177,7 +177,7 @@ def _priced(pool: PoolPolicy) -> bool:
 # -- what users do about it --------------------------------------------------------------------------------------------
 
 
-def wish_about_money(rng: random.Random, state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> c.Command | None:
+def request_about_money(rng: random.Random, state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> c.Command | None:
     """A user raises the limit of an experiment, or changes the budget of a pool; never to less than what may be spent already."""
     limited = [each for each in state.all(Experiment) if each.max_cost is not None]
     if limited and rng.random() < 0.6:
@@ -193,9 +193,9 @@ async def relent(world: World) -> None:
     if world.master is None:
         return
     engine, now = world.master.engine, world.clock.now()
-    for wish in tuple(_relief(world.rng, engine.state, engine.pools, now)):
+    for request in tuple(_relief(world.rng, engine.state, engine.pools, now)):
         try:
-            await world.submit(wish)
+            await world.submit(request)
         except ResoluteError as error:
             world.tell(f"user   is told: {error}")
 

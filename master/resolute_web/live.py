@@ -42,7 +42,7 @@ GATHER_S = 0.3
 PROGRESS_S = 1.0
 """Of what only progresses there is at most one signal in so long to a tab."""
 
-TOLD_A_SECOND = 150
+SIGNALS_PER_S = 150
 """And to so many tabs in a second: each reads its page then, which takes some milliseconds of the master. So many watch as if
 they were alone; of more, each is told less often."""
 
@@ -153,7 +153,7 @@ class Live:
             if CHANGED in kinds:
                 await response.write(_event(CHANGED, call.api.master_id))
             elif PROGRESS in kinds:
-                wait_s = progressed + max(PROGRESS_S, self._open / TOLD_A_SECOND) - clock.monotonic()
+                wait_s = progressed + max(PROGRESS_S, self._open / SIGNALS_PER_S) - clock.monotonic()
                 if wait_s > 0:
                     await asyncio.sleep(wait_s)
                 progressed = clock.monotonic()

@@ -295,7 +295,7 @@ class Reconciler:
         self._throttled_s = 0.0
         """The pause before each launch, for now."""
         self._ordered_to_end: dict[str, float] = {}
-        self._strays_told: set[str] = set()
+        self._reported_strays: set[str] = set()
         self._missing_since: dict[str, datetime] = {}
 
     def wake(self) -> None:
@@ -346,9 +346,9 @@ class Reconciler:
         self._missing_since = {each: self._missing_since.get(each, listed_at) for each in found.missing}
         for report in found.reports:
             if isinstance(report, StrayFound):
-                if report.provider_id in self._strays_told:
+                if report.provider_id in self._reported_strays:
                     continue
-                self._strays_told.add(report.provider_id)
+                self._reported_strays.add(report.provider_id)
                 log.warning("machine %s has our tag and no record: terminating it", report.provider_id)
             await self._ledger.report(report)
         for intent in found.launch:
@@ -438,7 +438,7 @@ class Reconciler:
     def _forget_ended(self, still_wanted_gone: Sequence[str]) -> None:
         keep = set(still_wanted_gone)
         self._ordered_to_end = {each: at for each, at in self._ordered_to_end.items() if each in keep}
-        self._strays_told &= keep
+        self._reported_strays &= keep
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -112,11 +112,11 @@ class Player:
 
     def propose(self) -> None:
         """As a sampler would, at once."""
-        wish = self.run.method.wish(self.run.search)
-        if wish is not None:
-            points = tuple(sample(wish.space, self.proposer) for _ in range(wish.points + 1))
+        point_request = self.run.method.point_request(self.run.search)
+        if point_request is not None:
+            points = tuple(sample(point_request.space, self.proposer) for _ in range(point_request.points + 1))
             self.history.append(self.run.tell(PointsProposed(points=points)))
-            assert self.run.method.wish(self.run.search) is None, "and what is too much is left"
+            assert self.run.method.point_request(self.run.search) is None, "and what is too much is left"
 
     def check(self, actions: tuple[SearchAction, ...], *, over: bool) -> None:
         run = self.run

@@ -496,7 +496,7 @@ async def test_the_marks_that_tell_are_the_first_the_last_and_those_around_a_ste
 
     async def told(**steps: int) -> list[tuple[str, int]]:
         asked = {AllocationId(f"1.r.{name[1:]}"): count for name, count in steps.items()}
-        return [(mark.allocation_id, mark.steps_completed) for mark in await store.telling_marks(asked)]
+        return [(mark.allocation_id, mark.steps_completed) for mark in await store.relevant_marks(asked)]
 
     assert await told(r1=55) == [("1.r.1", 0), ("1.r.1", 50), ("1.r.1", 60), ("1.r.1", 190)]
     assert await told(r1=60) == [("1.r.1", 0), ("1.r.1", 50), ("1.r.1", 60), ("1.r.1", 190)]

@@ -56,9 +56,9 @@ class SearchMachine(RuleBasedStateMachine):
         return actions
 
     def propose(self) -> None:
-        wish = self.run.method.wish(self.run.search)
-        if wish is not None:
-            points = tuple(sample(wish.space, self.draws) for _ in range(wish.points))
+        point_request = self.run.method.point_request(self.run.search)
+        if point_request is not None:
+            points = tuple(sample(point_request.space, self.draws) for _ in range(point_request.points))
             event = PointsProposed(points=points)
             assert self.run.tell(event) == self.restored.tell(event)
 

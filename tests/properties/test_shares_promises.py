@@ -78,7 +78,7 @@ def test_the_orders_of_groups_are_those_of_a_look_at_everything(world: World) ->
     facts, shares = Facts(snapshot), shares_of(snapshot)
     needs = {(*path, need.name): need.burden for path, group in shares.groups() for need in group.needs}
     assert needs == {group: facts.burden(group) for depth in (1, 2) for group in facts.groups(facts.waiting, depth)}
-    wealth = {(*rich.parents, rich.name): -rich.negative_rest for rich in shares.orders.wealth}
+    wealth = {(*rich.parents, rich.name): -rich.negative_rest for rich in shares.orders.group_ranks}
     assert wealth == {
         group: facts.charge_when_least_is_lost(group)
         for depth in (1, 2)

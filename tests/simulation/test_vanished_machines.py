@@ -84,7 +84,7 @@ def test_when_all_are_out_of_contact_and_the_cloud_still_lists_them_none_is_give
         for machine in world.machines.values():
             machine.partitioned = True
             if machine.link is not None:
-                machine.link.cut(tell_agent=False, tell_master=False)
+                machine.link.cut(agent_sees=False, master_sees=False)
 
     found = after(split, wait_s=700.0)
     assert not [each for each in found if each.kind == "terminate"]

@@ -124,7 +124,7 @@ def test_a_registration_has_all_its_parts(name: str) -> None:
     assert model.model_fields["type"].default == driver.name == name
     assert set(driver.remembered_keys) <= set(model.model_fields)
     assert bool(driver.types_file) == (type(driver).type_source is not Driver.type_source)
-    assert driver.tells_spot_prices == (type(driver).price_source is not Driver.price_source)
+    assert driver.reports_spot_prices == (type(driver).price_source is not Driver.price_source)
     registration: Registration = PROVIDERS[name]
     if registration.notice_source:
         assert callable(part(name, "notices", "open_notices"))

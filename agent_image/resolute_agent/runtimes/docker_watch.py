@@ -47,7 +47,7 @@ OWNER_LABEL = "ai.resolute.owner"
 
 LOOK_S = 1.0
 """How often an undisturbed watch looks at its directory."""
-INSIST_S = 2.0
+RETRY_S = 2.0
 """Time after which a signal without effect is repeated."""
 REQUEST_TIMEOUT_S = 30.0
 END_LIMIT_S = 60.0
@@ -60,15 +60,15 @@ def name_of(container_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What is due for one container: `ask` and `insist` are times of the boot-time clock, infinite for never."""
+    """What is due for one container: `stop_at` and `kill_at` are times of the boot-time clock, infinite for never."""
 
-    ask: float
-    insist: float
+    stop_at: float
+    kill_at: float
     lease_over: bool
 
     @property
     def next(self) -> float:
-        return min(self.ask, self.insist)
+        return min(self.stop_at, self.kill_at)
 
 
 def orders_of(now: float, lease: str, kill: Mapping[str, Any] | None, ended: Mapping[str, Any] | None) -> Orders:
@@ -76,17 +76,17 @@ def orders_of(now: float, lease: str, kill: Mapping[str, Any] | None, ended: Map
 
     A lease that was found over is over: a renewal that comes after the container was asked to end does not save it.
     """
-    ask = insist = float("inf")
+    stop_at = kill_at = float("inf")
     until, _, grace = lease.partition(" ")
     if ended is not None:
-        ask, insist = now, float(ended["hard_at"])
+        stop_at, kill_at = now, float(ended["hard_at"])
     elif until:
-        ask, insist = float(until) - float(grace or 0), float(until)
-    over = ask <= now
+        stop_at, kill_at = float(until) - float(grace or 0), float(until)
+    over = stop_at <= now
     if kill is not None:
         at, grace_s = float(kill["at"]), float(kill["grace_s"])
-        ask, insist = min(ask, at), min(insist, at + grace_s)
-    return Orders(ask=ask, insist=insist, lease_over=over)
+        stop_at, kill_at = min(stop_at, at), min(kill_at, at + grace_s)
+    return Orders(stop_at=stop_at, kill_at=kill_at, lease_over=over)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -214,26 +214,26 @@ class Watch:
         orders = orders_of(now, _text(home / LEASE), kill, ended)
         if orders.lease_over and ended is None:
             try:
-                hard_at = json.dumps({"hard_at": orders.insist})
+                hard_at = json.dumps({"hard_at": orders.kill_at})
                 supervisor.write_small(str(home / ENDED), hard_at.encode())
             except FileNotFoundError:
                 return float("inf")  # forgotten meanwhile
-        if orders.insist <= now:
+        if orders.kill_at <= now:
             return self._signal(home.name, signal.SIGKILL, now)
-        if orders.ask <= now:
+        if orders.stop_at <= now:
             self._signal(home.name, signal.SIGTERM, now, once=True)
-            return orders.insist
+            return orders.kill_at
         return orders.next
 
     def _signal(self, container_id: str, number: signal.Signals, now: float, *, once: bool = False) -> float:
         """Send, beside the loop, unless it was just done; returns when it may be due again."""
         key = (container_id, int(number))
-        again = self._sent.get(key, -INSIST_S) + INSIST_S
+        again = self._sent.get(key, -RETRY_S) + RETRY_S
         if key in self._sent and (once or now < again):
             return again
         self._sent[key] = now
         threading.Thread(target=self._send, args=(key,), daemon=True).start()
-        return now + INSIST_S
+        return now + RETRY_S
 
     def _send(self, key: tuple[str, int]) -> None:
         container_id, number = key

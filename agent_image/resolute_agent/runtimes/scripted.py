@@ -177,8 +177,8 @@ class ScriptedRuntime:
         container = self._containers.get(container_id)
         if container is None or container.exit is not None:
             return
-        obeys_at = _now() if container.task.polite else _now() + grace_s + container.task.stuck_s
-        container.kill_at = min(container.kill_at, obeys_at)
+        stops_at = _now() if container.task.polite else _now() + grace_s + container.task.stuck_s
+        container.kill_at = min(container.kill_at, stops_at)
         container.poked.set()
 
     def renew(self, container_id: str, lease_s: float) -> None:

@@ -32,7 +32,7 @@ EXIT_FAILED = 1
 EXIT_REFUSED = 78
 """The task can never run here as it is; trying again is pointless."""
 RENDEZVOUS_WAIT_S = 120.0
-TELLING_S = 5.0
+REPORT_TIMEOUT_S = 5.0
 """Time to wait for reports to the master beside the rendezvous."""
 
 
@@ -133,8 +133,8 @@ def become_hooks(info: TaskInfo, command: list[str]) -> None:
 
 def start(info: TaskInfo, given: list[str]) -> int:
     """Meet the gang, check the storage, run the program."""
-    telling = threading.Thread(target=try_to_report_accelerators, args=(info, visible_gpus(environment())), daemon=True)
-    telling.start()
+    reporting = threading.Thread(target=try_to_report_accelerators, args=(info, visible_gpus(environment())), daemon=True)
+    reporting.start()
     variables, python = chosen_python.for_entrypoint(task_environment(info), info)
     processes = 1
     if info.task_type is TaskType.TRIAL:
@@ -147,7 +147,7 @@ def start(info: TaskInfo, given: list[str]) -> int:
     if info.trial is not None:
         task_storage(info, info.trial.config.get("checkpoint_storage") or {}).check_writable()
     os.chdir(info.workdir)
-    telling.join(TELLING_S)
+    reporting.join(REPORT_TIMEOUT_S)
     if os.getpid() == 1:
         # The first process of a container gets no signal that it does not handle: the program could not be asked to end.
         return child.run(command, variables)

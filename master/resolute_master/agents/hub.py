@@ -111,7 +111,7 @@ class AgentHub:
             for older in displaced:
                 self._beside(older.close())  # its other end may be dead: that takes a while
             if registered:
-                await session.obey(self._outstanding(session.agent_id))
+                await session.send_orders(self._outstanding(session.agent_id))
                 await session.run()
         finally:
             await self._leave(session, displaced)
@@ -259,7 +259,7 @@ class AgentHub:
         for agent, effects in by_agent.items():
             session = self._sessions.get(agent)
             if session is not None:
-                self._beside(session.obey(effects))
+                self._beside(session.send_orders(effects))
         for kind, key in change.deletes:
             if kind == _KEYS and (session := self._sessions.get(AgentId(str(key)))) is not None:
                 self._beside(session.close())  # its credential was revoked

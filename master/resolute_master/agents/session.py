@@ -105,7 +105,7 @@ class AgentSession:
         self._log_tasks: set[asyncio.Task[None]] = set()
         self._unstored_batches = 0
         self._sending = asyncio.Lock()
-        self._obeying = asyncio.Lock()
+        self._sending_orders = asyncio.Lock()
 
     # -- registration ------------------------------------------------------------------------------------------
 
@@ -223,14 +223,14 @@ class AgentSession:
 
     # -- orders out --------------------------------------------------------------------------------------------
 
-    async def obey(self, effects: Sequence[fx.Effect]) -> None:
+    async def send_orders(self, effects: Sequence[fx.Effect]) -> None:
         """Send the orders that are for this agent; a broken link is no error, they stay in the outbox.
 
         Before the welcome nothing is sent: all that is outstanding follows it.
         """
         if not self._welcomed:
             return
-        async with self._obeying:  # in the order of the commits
+        async with self._sending_orders:  # in the order of the commits
             for effect in effects:
                 async with self._turns:  # a cycle may start hundreds: others have their turn between them
                     order = self._order(effect)

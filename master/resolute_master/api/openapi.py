@@ -76,7 +76,7 @@ _ERROR: Schema = {
 
 
 def _operation(route: Route, schemas: _Schemas) -> Schema:
-    told = _Told.of(route)
+    told = _Described.of(route)
     answer: Schema = {"description": "OK"}
     if told.answer is not None:
         schema = schemas.of(told.answer)
@@ -220,7 +220,7 @@ def _required(hint: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Described:
     """The messages of a call; None where there is none, or where it is no message."""
 
     query: type | None
@@ -229,7 +229,7 @@ class _Told:
     streams: bool
 
     @classmethod
-    def of(cls, route: Route) -> _Told:
+    def of(cls, route: Route) -> _Described:
         seen = _Seen()
         seen.look(route.handle)
         seen.look(route.find)

@@ -28,7 +28,7 @@ from resolute_master.scheduler.snapshot_edit import edited
 from resolute_master.scheduler.snapshot_file import read_snapshot
 from resolute_master.scheduler.supply import Supply
 
-REASONS_TOLD = 200
+REASONS_SHOWN = 200
 """Number of waiting allocations with a reason."""
 
 
@@ -131,5 +131,5 @@ def _machines(snapshot: PoolSnapshot, plan: Plan, reasons: Reasons) -> Iterator[
 
 
 def _waiting(reasons: Reasons, rest: Sequence[Allocation]) -> Iterator[dict[str, Any]]:
-    for allocation in islice(rest, REASONS_TOLD):
+    for allocation in islice(rest, REASONS_SHOWN):
         yield {"task": allocation.id, "job": allocation.job_id, "reason": reasons.reason(allocation)}

@@ -110,7 +110,7 @@ class CheckpointRemoval:
                 loop.call_at(away_until, lane.put_nowait, effect)
                 continue
             try:
-                await self._obey(effect)
+                await self._carry_out(effect)
             except Exception as error:  # the files are a task's: nothing in them may end the master
                 log.warning("%s is not done yet: %s: %s", effect.key, type(error).__name__, error)
                 # Away, or denied to the master: the others of the experiment would fail as well, and fill the log. They come
@@ -134,7 +134,7 @@ class CheckpointRemoval:
         except ResoluteError as refused:
             log.warning("the log of the trial does not have it: %s", refused)
 
-    async def _obey(self, effect: Removal) -> None:
+    async def _carry_out(self, effect: Removal) -> None:
         match effect:
             case RemoveCheckpoint():
                 await self._blocking(self._delete, await self._storage(effect.experiment), effect.uuid)
@@ -152,7 +152,7 @@ class CheckpointRemoval:
                         raise
                 await self._engine.submit(RecordRemovedTensorboards(removed_from=effect.experiment))
             case ReviewCheckpoints():
-                await self._keeping.obey(effect)
+                await self._keeping.carry_out(effect)
 
     async def _storage(self, experiment: ExperimentId) -> Mapping[str, Any] | None:
         """None for an experiment that the store has forgotten."""

@@ -49,7 +49,7 @@ class CheckpointKeeping:
             best = int(experiment.config["checkpoint_storage"]["save_experiment_best"])
             await self._review(experiment, None if best > 0 else trials, order="")
 
-    async def obey(self, effect: ReviewCheckpoints) -> None:
+    async def carry_out(self, effect: ReviewCheckpoints) -> None:
         """An experiment has ended."""
         experiment = self._engine.state.get(Experiment, effect.experiment)
         experiment = experiment or await self._store.experiment(effect.experiment)

@@ -62,7 +62,7 @@ STOPPED = Unavailable("the engine has stopped")
 _OF_THE_ENGINE = (MasterStarted, Reconsider)
 """They ask for nothing: where one of them fails, it is not for what it holds."""
 
-Told = TypeVar("Told")
+Notice = TypeVar("Notice")
 
 
 class Carried(Struct, frozen=True):
@@ -394,7 +394,7 @@ class Engine:
     async def _ended(self, times: CycleTimes, replies: Iterable[tuple[_Waiting, Any | ResoluteError]]) -> None:
         self.cycles += 1
         for listener in self._on_cycle:
-            _tell(listener, times)
+            _notify(listener, times)
         if times.stored and self.memory.sequence % SNAPSHOT_EVERY == 0:
             self._snapshots.begin(self.memory)
         self._adapt(times)
@@ -421,7 +421,7 @@ class Engine:
                 for watch in tuple(self._watchers.get(key, ())):
                     watch.wake()
         for listener in self._on_commit:
-            _tell(listener, change)
+            _notify(listener, change)
 
     # -- failure -----------------------------------------------------------------------------------------------
 
@@ -440,7 +440,7 @@ class Engine:
             _answer(self._inbox.get_nowait(), reason)
 
 
-def _tell(listener: Callable[[Told], None], told: Told) -> None:
+def _notify(listener: Callable[[Notice], None], told: Notice) -> None:
     """The change is durable, even if a listener fails."""
     try:
         listener(told)

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from resolute_master.domain.ids import ExperimentId
-from resolute_master.engine.proposals import Told
+from resolute_master.engine.proposals import EvaluatedPoint
 from resolute_master.searcher.conditions import Path, conditions, is_one_of
 from resolute_master.searcher.hyperparameters import Space
-from resolute_master.searcher.method import Wish
+from resolute_master.searcher.method import PointRequest
 from resolute_master.searcher.proposed import SamplerSettings
 
 if TYPE_CHECKING:
@@ -28,43 +28,43 @@ class OptunaSampler:
     def __init__(self) -> None:
         self._studies: dict[ExperimentId, _Study] = {}
 
-    def propose(self, search: ExperimentId, seed: int, wish: Wish, told: Sequence[Told]) -> list[Mapping[str, Any]]:
+    def propose(self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]) -> list[Mapping[str, Any]]:
         study = self._studies.get(search)
         if study is None:
-            study = self._studies[search] = _Study(seed, wish, told)
-        study.learn(told)
+            study = self._studies[search] = _Study(seed, point_request, evaluated)
+        study.learn(evaluated)
         study.forget_unused()
-        return [study.ask() for _ in range(wish.points)]
+        return [study.ask() for _ in range(point_request.points)]
 
     def forget(self, search: ExperimentId) -> None:
         self._studies.pop(search, None)
 
 
 class _Study:
-    def __init__(self, seed: int, wish: Wish, told: Sequence[Told]) -> None:
+    def __init__(self, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        settings: SamplerSettings = wish.settings
+        settings: SamplerSettings = point_request.settings
         self._optuna = optuna
-        self._space = wish.space
-        self._leaves = dict(_leaves(wish.space))
+        self._space = point_request.space
+        self._leaves = dict(_leaves(point_request.space))
         self._names = {".".join(path): path for path in self._leaves}
-        self._conditions = conditions(wish.space)
+        self._conditions = conditions(point_request.space)
         self._distributions = {_name(path): _distribution(optuna, spec) for path, spec in self._leaves.items()}
         self._known: dict[str, optuna.trial.Trial | None] = {}
         """By request id; None is complete."""
         self._asked: list[tuple[str, optuna.trial.Trial]] = []
         """Points that no trial is known to try yet, as text."""
         direction: Literal["minimize", "maximize"] = "minimize" if settings.smaller_is_better else "maximize"
-        ended = [self._frozen(each) for each in told if not each.open and _number(each.metric) is not None]
+        ended = [self._frozen(each) for each in evaluated if not each.open and _number(each.metric) is not None]
         # A sampler that resumes where another one has stopped draws other numbers than that one has drawn.
-        drawn = (seed + len(told)) % 2**32
+        drawn = (seed + len(evaluated)) % 2**32
         sampler = _sampler(optuna, settings, drawn, ended, conditional=bool(self._conditions))
         self._study = optuna.create_study(direction=direction, sampler=sampler)
 
-    def learn(self, told: Sequence[Told]) -> None:
-        for each in told:
+    def learn(self, evaluated: Sequence[EvaluatedPoint]) -> None:
+        for each in evaluated:
             if each.request_id not in self._known:
                 self._meet(each)
             trial = self._known[each.request_id]
@@ -82,21 +82,21 @@ class _Study:
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
         self._asked.clear()
 
-    def _meet(self, told: Told) -> None:
+    def _meet(self, evaluated: EvaluatedPoint) -> None:
         """One of those that were asked for, or one that another process or the search itself has made."""
-        text = _text(told.point)
+        text = _text(evaluated.point)
         for index, (point, trial) in enumerate(self._asked):
             if point == text:
                 del self._asked[index]
-                self._known[told.request_id] = trial
+                self._known[evaluated.request_id] = trial
                 return
-        if told.open:
-            self._study.enqueue_trial(self._parameters(told.point))
-            self._known[told.request_id] = self._asked_for()[0]
+        if evaluated.open:
+            self._study.enqueue_trial(self._parameters(evaluated.point))
+            self._known[evaluated.request_id] = self._asked_for()[0]
             return
-        if _number(told.metric) is not None:
-            self._study.add_trial(self._frozen(told))
-        self._known[told.request_id] = None
+        if _number(evaluated.metric) is not None:
+            self._study.add_trial(self._frozen(evaluated))
+        self._known[evaluated.request_id] = None
 
     def ask(self) -> Mapping[str, Any]:
         trial, chosen = self._asked_for()
@@ -125,10 +125,10 @@ class _Study:
                 return
         chosen[path] = _suggested(trial, _name(path), self._leaves[path])
 
-    def _frozen(self, told: Told) -> optuna.trial.FrozenTrial:
-        parameters = self._parameters(told.point)
+    def _frozen(self, evaluated: EvaluatedPoint) -> optuna.trial.FrozenTrial:
+        parameters = self._parameters(evaluated.point)
         there = {name: self._distributions[name] for name in parameters}
-        return self._optuna.trial.create_trial(params=parameters, distributions=there, value=told.metric)
+        return self._optuna.trial.create_trial(params=parameters, distributions=there, value=evaluated.metric)
 
     def _parameters(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Of those that are there."""

@@ -62,9 +62,9 @@ class ProjectContents:
                 order = await self._orders.get()
                 if order.key not in self._running:
                     self._running.add(order.key)
-                    all_of_them.create_task(self._obey(order))
+                    all_of_them.create_task(self._carry_out(order))
 
-    async def _obey(self, order: Order) -> None:
+    async def _carry_out(self, order: Order) -> None:
         """Until it is no longer in the outbox: an order that is given again meanwhile is still there."""
         try:
             while order.key in self._engine.state.outbox:

@@ -17,7 +17,7 @@ from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.engine.engine import Engine
 from resolute_master.lifecycle.searching import method_of
-from resolute_master.searcher.method import Wish
+from resolute_master.searcher.method import PointRequest
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ RETRY_S = 15.0
 """After a failure of the sampler, or while the engine cannot store."""
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class EvaluatedPoint(Struct, frozen=True, kw_only=True):
     """A point that was tried. `metric` None: it has no result yet, or has failed."""
 
     request_id: str
@@ -37,8 +37,8 @@ class Told(Struct, frozen=True, kw_only=True):
 class Sampler(Protocol):
     """Called in a thread, for one search at a time."""
 
-    def propose(self, search: ExperimentId, seed: int, wish: Wish, told: Sequence[Told]) -> list[Mapping[str, Any]]:
-        """The requested number of points. `told` are all results so far, by number."""
+    def propose(self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]) -> list[Mapping[str, Any]]:
+        """The requested number of points. `evaluated` are all results so far, by number."""
         ...
 
     def forget(self, search: ExperimentId) -> None:
@@ -96,18 +96,18 @@ class Proposals:
         if search is None or experiment is None or search.over or experiment.state.stopping:
             self._sampler.forget(id_)
             return
-        wish = method_of(experiment).wish(search)
-        if wish is None:
+        point_request = method_of(experiment).point_request(search)
+        if point_request is None:
             return
         rows = sorted(state.find(SearchTrial, "trials_of_search", id_), key=lambda row: row.number)
-        told = [_told(row) for row in rows]
-        points = await asyncio.to_thread(self._sampler.propose, id_, search.generator[0], wish, told)
+        evaluated = [_evaluated(row) for row in rows]
+        points = await asyncio.to_thread(self._sampler.propose, id_, search.generator[0], point_request, evaluated)
         await self._engine.submit(ProposePoints(experiment=id_, known=search.requested, points=tuple(points)))
 
 
-def _told(row: SearchTrial) -> Told:
+def _evaluated(row: SearchTrial) -> EvaluatedPoint:
     metric = row.own["metric"]
-    return Told(
+    return EvaluatedPoint(
         request_id=row.request_id,
         point=row.own["point"],
         metric=None if metric is None else float(metric),

@@ -39,7 +39,7 @@ LOG_ROW_BYTES = 200
 """About what a log line takes besides its text."""
 
 
-TOLD_TOGETHER = 2
+KNOWN_TOGETHER = 2
 """Consecutive batches of reports that are submitted to the rules at once: a cycle and its commit cost as much as 200 rows."""
 
 _NO_TIME = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
@@ -56,15 +56,15 @@ class Reporting:
         self._store = store
         self._engine = engine
         self._metrics: BatchedWriter[MetricReport, MetricOutcome] = BatchedWriter(
-            store.append_metrics, publish=self._submit_to_rules, known_together=TOLD_TOGETHER
+            store.append_metrics, publish=self._submit_to_rules, known_together=KNOWN_TOGETHER
         )
         self._logs: BatchedWriter[LogRecord, None] = BatchedWriter(
             self._store_logs,
             size_of=lambda record: len(record.log) + LOG_ROW_BYTES,
-            publish=self._heed_policies,
+            publish=self._apply_policies,
         )
         self._matching = LogMatching(engine)
-        self._heeding: list[asyncio.Event] = []
+        self._applying: list[asyncio.Event] = []
         """One for each batch of lines in progress, in their order; set when its matches are submitted."""
         self._marks: BatchedWriter[StepMark, None] = BatchedWriter(store.append_step_marks)
         self._log_watchers: dict[Any, set[Watch]] = {}
@@ -194,14 +194,14 @@ class Reporting:
         except Unstorable as again:
             log.warning("nor is a notice in its place: %s", again)
 
-    async def _heed_policies(self, records: Sequence[LogRecord], outcomes: object) -> None:
+    async def _apply_policies(self, records: Sequence[LogRecord], outcomes: object) -> None:
         """Matches of log policies are durable before the sender of the lines gets the answer.
 
         Of two batches the later may be matched first. Their matches are submitted in order, because the last
         match is the one that labels the trial; a batch without matches waits for none.
         """
-        earlier, told = tuple(self._heeding), asyncio.Event()
-        self._heeding.append(told)
+        earlier, told = tuple(self._applying), asyncio.Event()
+        self._applying.append(told)
         try:
             hits = await self._matching.hits(records)
             if hits:
@@ -210,7 +210,7 @@ class Reporting:
                 await self._submit_matches(hits)
         finally:
             told.set()
-            self._heeding.remove(told)
+            self._applying.remove(told)
 
     async def _submit_matches(self, hits: Mapping[TaskId, Sequence[Hit]]) -> None:
         while matches := self._matching.news(hits):

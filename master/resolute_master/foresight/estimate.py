@@ -72,10 +72,10 @@ def estimates(
     simulations: int = SIMULATIONS,
     decisions: int = DECISIONS,
     decider: Sparing | None = None,
-    breathe: Callable[[], None] = lambda: None,
+    yield_control: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
     """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a simulation ends as soon as all of them
-    have started. The same arguments give the same estimates. `breathe` is called between decisions, and for each that is drawn
+    have started. The same arguments give the same estimates. `yield_control` is called between decisions, and for each that is drawn
     or reckoned: in long queues that takes longer than the decisions. A simulation that does not come to rest is left out, and the
     estimates say on how many they rest; raises `SimulationStuck` when these are too few."""
     jobs = pool.snapshot.jobs
@@ -99,11 +99,11 @@ def estimates(
             epoch=pool.now,
             frictions=Frictions(),
         )
-        _adopt(simulation, play, run_times, joins, likeness, breathe)
+        _adopt(simulation, play, run_times, joins, likeness, yield_control)
         # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
         line = _Line(pool, run_times, likeness, () if stopped else waiting)
         try:
-            samples.append(_play(simulation, line, targets, max(1, decisions // simulations), breathe))
+            samples.append(_play(simulation, line, targets, max(1, decisions // simulations), yield_control))
         except SimulationStuck as error:
             stuck.append(error)
     if len(stuck) > MOST_STUCK * simulations:
@@ -111,7 +111,7 @@ def estimates(
     played = f"{len(samples)} of {simulations} simulations (the others did not settle)" if stuck else f"{simulations} simulations"
     found = {}
     for id_, starts in zip(targets, zip(*samples, strict=True), strict=True):
-        breathe()
+        yield_control()
         if id_ in fails:
             found[id_] = Estimate(basis=f"it is about to fail: {fails[id_]}")
         else:
@@ -137,7 +137,7 @@ def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
 
 
 def _play(
-    simulation: PoolSimulation, line: _Line, targets: Sequence[AllocationId], decisions: int, breathe: Callable[[], None]
+    simulation: PoolSimulation, line: _Line, targets: Sequence[AllocationId], decisions: int, yield_control: Callable[[], None]
 ) -> list[float]:
     """The starts of `targets`, in seconds from now; those beyond the horizon, and those that never start, are infinitely far."""
     works = dict(simulation.works)
@@ -146,7 +146,7 @@ def _play(
     unstarted = [works[id_] for id_ in reversed(awaited)]
 
     def over() -> bool:
-        breathe()
+        yield_control()
         # What is the most important starts first at most times, so that this seldom looks at more than one.
         while unstarted and (unstarted[-1].first_start_s is not None or unstarted[-1].fate is not None):
             unstarted.pop()
@@ -154,7 +154,7 @@ def _play(
 
     simulation.run(over, strict=False)
     cut_off = not all_played or simulation.decisions >= decisions
-    backlog_s = line.backlogs_s(works, simulation, breathe) if cut_off else {}
+    backlog_s = line.backlogs_s(works, simulation, yield_control) if cut_off else {}
     starts = []
     for id_ in targets:
         at_s = works[id_].first_start_s if id_ in works else None
@@ -172,7 +172,7 @@ class _Line:
         self._pool, self._run_times, self._likeness, self._waiting = pool, run_times, likeness, waiting
 
     def backlogs_s(
-        self, works: Mapping[AllocationId, Work], simulation: PoolSimulation, breathe: Callable[[], None]
+        self, works: Mapping[AllocationId, Work], simulation: PoolSimulation, yield_control: Callable[[], None]
     ) -> dict[AllocationId, float]:
         """When each that has not started by now in the simulation will have no work before it, by its own."""
         in_use = sum(work.slots for work in simulation.works.values() if work.started_s is not None)
@@ -181,7 +181,7 @@ class _Line:
         found: dict[AllocationId, float] = {}
         at_s = simulation.now_s
         for id_ in self._waiting:
-            breathe()
+            yield_control()
             work = works.get(id_)
             if work is not None and work.first_start_s is not None:
                 continue
@@ -198,11 +198,11 @@ def _adopt(
     run_times: RunTimes,
     joins: JoinTimes,
     likeness: _Likeness,
-    breathe: Callable[[], None],
+    yield_control: Callable[[], None],
 ) -> None:
     """What waits, runs and boots in `pool`, with what this simulation draws for it."""
     for allocation in pool.snapshot.allocations.values():
-        breathe()
+        yield_control()
         # What a job that has moved to another pool still holds here is taken to stay.
         if allocation.job_id in pool.snapshot.jobs:
             simulation.adopt(_work(pool, run_times, allocation, likeness))

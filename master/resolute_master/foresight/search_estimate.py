@@ -53,7 +53,7 @@ def expected(
     template: Allocation,
     unit_s: float,
     seed: int,
-    breathe: Callable[[], None] = lambda: None,
+    yield_control: Callable[[], None] = lambda: None,
 ) -> SearchEstimate:
     """`pool` as it is now, of which the work and, if it is elastic, the machines are left out; it is not changed."""
     if any(each.units is None for each in method.plan()):
@@ -61,7 +61,7 @@ def expected(
     alone, joins = _alone(pool), JoinTimes.of(pool)
     simulations: list[_Played] = []
     for number in range(SIMULATIONS):
-        played = _play(alone, joins, method, job, template, unit_s, f"{seed}/{number}", breathe)
+        played = _play(alone, joins, method, job, template, unit_s, f"{seed}/{number}", yield_control)
         if isinstance(played, str):
             return SearchEstimate(unknown=played)
         simulations.append(played)
@@ -95,7 +95,7 @@ def _play(
     template: Allocation,
     unit_s: float,
     seed: str,
-    breathe: Callable[[], None],
+    yield_control: Callable[[], None],
 ) -> _Played | str:
     """Why not, in words, where it does not come to its end."""
     random = Random(seed)
@@ -116,7 +116,7 @@ def _play(
 
     def over() -> bool:
         nonlocal most
-        breathe()
+        yield_control()
         most = max(most, len(simulation.pool.machines) or len(simulation.pool.snapshot.agents))
         return simulation.over or simulation.decisions * SIMULATIONS >= DECISIONS
 

@@ -57,7 +57,7 @@ class _Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SimulatedResult:
     """One result of a trial."""
 
     at_s: float
@@ -81,7 +81,7 @@ class SearchSimulation(PoolSimulation):
     metric: Results
     ranked: bool = True
     """Whether scheduler and planner know what trials are worth."""
-    results: list[Told] = field(default_factory=list)
+    results: list[SimulatedResult] = field(default_factory=list)
     trials: int = 0
     """That have begun."""
     _search: Search | None = None
@@ -145,7 +145,7 @@ class SearchSimulation(PoolSimulation):
         trial.units = trial.target
         row = self._row(trial)
         value = self.metric(trial.hparams, trial.number, trial.units)
-        told = Told(at_s=self.now_s, trial=trial.number, units=trial.units, metric=value, cost=self.cost())
+        told = SimulatedResult(at_s=self.now_s, trial=trial.number, units=trial.units, metric=value, cost=self.cost())
         self.results.append(told)
         if row.length == trial.units:
             self._tell(OperationCompleted(request_id=trial.row, length=trial.units, metric=value))
@@ -229,9 +229,9 @@ class SearchSimulation(PoolSimulation):
     def _propose(self) -> None:
         """Points for a method that waits for some: random ones, since its sampler's are unknown."""
         assert self._search is not None and self._points is not None, "it has begun"
-        wish = self.method.wish(self._search)
-        if wish is not None:
-            points = tuple(sample(wish.space, self._points) for _ in range(wish.points))
+        point_request = self.method.point_request(self._search)
+        if point_request is not None:
+            points = tuple(sample(point_request.space, self._points) for _ in range(point_request.points))
             self._search, actions = machine.tell(
                 self.method, self._search, self._records, PointsProposed(points=points)
             )

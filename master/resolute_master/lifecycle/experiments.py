@@ -158,7 +158,7 @@ def finish_if_done(step: Step, id_: ExperimentId) -> None:
     if end is S.ERROR:
         found = trials_of(step, experiment)
         failed = failures.last_failed(found)
-        for trial in failures.told_to(found, failed):
+        for trial in failures.shown_to(found, failed):
             step.log(trial.task_id, None, failures.end_of_experiment(experiment, found, failed), level="ERROR")
 
 
@@ -287,7 +287,7 @@ def set_log_retention(step: Step, id_: ExperimentId, days: int) -> None:
 # ---------------------------------------------------------------------------------------------------------- search
 
 
-def tell_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> None:
+def notify_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> None:
     """One event of the search; its new state is saved in the same commit as what it asks for."""
     experiment = need(step, id_)
     if experiment.unmanaged:
@@ -307,7 +307,7 @@ def propose(step: Step, command: ProposePoints) -> None:
     experiment = step.get(Experiment, command.experiment)
     if search_ is None or experiment is None or experiment.state.gone or search_.requested != command.known:
         return
-    tell_search(step, command.experiment, search.PointsProposed(points=command.points))
+    notify_search(step, command.experiment, search.PointsProposed(points=command.points))
 
 
 def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchAction]) -> None:
@@ -376,5 +376,5 @@ def trial_ended(step: Step, id_: TrialId) -> None:
     """Pass the event to the search, and end the experiment when nothing is left to do."""
     trial = step.need(Trial, id_)
     reason = search.ExitReason.INVALID_HPARAMS if trial.invalid_hparams else _EXIT_REASONS.get(trial.state)
-    tell_search(step, trial.experiment_id, search.TrialExited(request_id=trial.request_id, reason=reason))
+    notify_search(step, trial.experiment_id, search.TrialExited(request_id=trial.request_id, reason=reason))
     finish_if_done(step, trial.experiment_id)

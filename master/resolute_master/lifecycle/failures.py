@@ -109,7 +109,7 @@ def last_failed(trials: tuple[Trial, ...]) -> Trial | None:
     return max(failed, key=lambda trial: (trial.ended_at, trial.id), default=None)
 
 
-def told_to(trials: tuple[Trial, ...], failed: Trial | None) -> tuple[Trial, ...]:
+def shown_to(trials: tuple[Trial, ...], failed: Trial | None) -> tuple[Trial, ...]:
     """The trials whose logs report the end of the experiment: the first trial, which users follow, and the failed one."""
     first = min(trials, key=lambda trial: trial.id, default=None)
     chosen: dict[TrialId, Trial] = {trial.id: trial for trial in (first, failed) if trial is not None}

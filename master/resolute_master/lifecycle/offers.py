@@ -24,8 +24,8 @@ def record_prices(step: Step, command: RecordPrices) -> None:
         told = risk.repriced(belief, word.per_hour, source=command.source, as_of=word.as_of)
         if told != belief:
             step.put(PoolBelief(id=key, pool=command.pool, belief=told))
-    told_of = {word.offer_id for word in command.prices}
-    prices.follow_the_market(step, command.pool, [offer for id_, offer in offers.items() if id_ in told_of])
+    priced = {word.offer_id for word in command.prices}
+    prices.follow_the_market(step, command.pool, [offer for id_, offer in offers.items() if id_ in priced])
 
 
 def catch_up(step: Step) -> None:

@@ -21,7 +21,7 @@ from resolute_master.lifecycle import allocations, experiments, searching, unman
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import events as search
 
-NAMES_TOLD = 8
+NAMES_SHOWN = 8
 """Metrics that a warning names."""
 
 
@@ -47,7 +47,7 @@ def record(step: Step, report: StoredReport) -> None:
     elif report.steps_completed > trial.steps_completed:
         step.put(replace(trial, steps_completed=report.steps_completed, pace=pace))
     if trial.heard_at is not None:
-        unmanaged.hear(step, report.trial, None)
+        unmanaged.record_contact(step, report.trial, None)
     if report.validation is not None:
         _validated(step, need_trial(step, report.trial), report, report.validation)
 
@@ -76,7 +76,7 @@ def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[
         steps_completed=report.steps_completed,
         time=None if time_metric is None else number(metrics.get(time_metric)),
     )
-    experiments.tell_search(step, experiment.id, event)
+    experiments.notify_search(step, experiment.id, event)
 
 
 def _keep_validation(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[str, Any], metric: float) -> None:
@@ -120,7 +120,7 @@ def metric_warning(wanted: str, trial: TrialId, steps: int, metrics: Mapping[str
     names = sorted(name for name, value in metrics.items() if number(value) is not None)
     if not names:
         return f"searcher.metric is '{wanted}', but {where} reported no metric: report '{wanted}', else no result can be ranked"
-    shown = ", ".join(f"'{name}'" for name in names[:NAMES_TOLD]) + (" and others" if len(names) > NAMES_TOLD else "")
+    shown = ", ".join(f"'{name}'" for name in names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")
     return (
         f"searcher.metric is '{wanted}', but {where} reported {shown}: no result can be ranked; set searcher.metric to a "
         f"reported name, or report '{wanted}'"
@@ -150,7 +150,7 @@ def progress(step: Step, id_: TrialId, value: float) -> None:
         return
     step.put(replace(trial, progress=value))
     event = search.ProgressReported(request_id=trial.request_id, progress=value)
-    experiments.tell_search(step, trial.experiment_id, event)
+    experiments.notify_search(step, trial.experiment_id, event)
 
 
 def operation_completed(step: Step, id_: TrialId, length: int, metric: float) -> None:
@@ -171,7 +171,7 @@ def operation_completed(step: Step, id_: TrialId, length: int, metric: float) ->
     if trial.state.gone:
         raise FailedPrecondition(f"trial {id_} is {trial.state}: it trains no more")
     event = search.OperationCompleted(request_id=trial.request_id, length=length, metric=metric)
-    experiments.tell_search(step, trial.experiment_id, event)
+    experiments.notify_search(step, trial.experiment_id, event)
 
 
 def runner_state(step: Step, id_: TrialId, state: str) -> None:

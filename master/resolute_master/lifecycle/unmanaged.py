@@ -89,11 +89,11 @@ def start_run(step: Step, command: StartUnmanagedRun) -> int:
         raise FailedPrecondition(f"trial {trial.id} has started before; send resume true to continue it")
     run_id = trial.run_id + 1
     step.put(replace(trial, run_id=run_id))
-    hear(step, trial.id, S.ACTIVE)
+    record_contact(step, trial.id, S.ACTIVE)
     return run_id
 
 
-def hear(step: Step, id_: TrialId, state: ExperimentState | None) -> None:
+def record_contact(step: Step, id_: TrialId, state: ExperimentState | None) -> None:
     """A heartbeat, and its report."""
     trial = _need(step, id_)
     if state is not None and state not in _WEIGHT:

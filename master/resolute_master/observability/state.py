@@ -92,7 +92,7 @@ class StateMetrics(Collector):
         yield _family("resolute_agents", "Agents by pool and state", ("pool", "state"), agents)
         yield _family("resolute_machines", "Machines of elastic pools that are not over", ("pool", "state"), machines)
         yield _family("resolute_machines_price_per_hour", "Price of the machines that are paid for", ("pool",), prices)
-        yield _family("resolute_outbox_effects", "Orders that agents have not obeyed yet", (), {(): seen.orders})
+        yield _family("resolute_outbox_effects", "Orders that agents have not carried out yet", (), {(): seen.orders})
 
 
 def _zeros(pools: Iterable[str], states: Iterable[str] | None = None) -> Tally:

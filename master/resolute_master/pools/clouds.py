@@ -73,7 +73,7 @@ def left_to_master(pool: ResourcePool) -> tuple[str, ...]:
     return () if pool.provider is None else driver_of(pool.provider).left_to_master(pool.provider)
 
 
-def prices_told_by(pool: ResourcePool) -> str:
+def prices_from(pool: ResourcePool) -> str:
     """The cloud that publishes the spot prices of the pool, for display; empty if none does."""
     driver = None if pool.provider is None else driver_of(pool.provider)
-    return driver.title if driver is not None and driver.tells_spot_prices else ""
+    return driver.title if driver is not None and driver.reports_spot_prices else ""

@@ -19,7 +19,7 @@ from resolute.config.layers import read_file
 from resolute.errors import InvalidInput
 from resolute.wire.rest.offers import GetPoolOffersResponse
 from resolute_master.domain.copies import replace
-from resolute_master.pools.clouds import check_pool, left_to_master, prices_told_by
+from resolute_master.pools.clouds import check_pool, left_to_master, prices_from
 from resolute_master.pools.file_checks import file_problems
 from resolute_master.pools.offer_rows import shown_offers
 from resolute_master.pools.policies import scaling_of
@@ -76,7 +76,7 @@ def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPo
         replace(
             shown_offers(each.scaling, {}, now),
             left_to_master=left_to_master(each.pool),
-            asks_prices_of=prices_told_by(each.pool),
+            asks_prices_of=prices_from(each.pool),
         )
         for each in wanted
         if each.scaling is not None

@@ -294,18 +294,18 @@ class Balance:
         known = self._ranked.get(parents)
         if known is None:
             known = []
-            for _, group in self.wealth(parents):
+            for _, group in self.group_ranks(parents):
                 self._listed[group] = -self.charge(group, 1.0)
                 known.append((self._listed[group], group))
             known.sort()
             self._ranked[parents] = known
         return known
 
-    def wealth(self, parents: Path) -> Iterator[tuple[float, Path]]:
+    def group_ranks(self, parents: Path) -> Iterator[tuple[float, Path]]:
         """The groups inside with preemptible allocations in the snapshot, as (charge after losing the smallest one, group): the
         greatest first."""
-        wealth = takewhile(lambda each: each[0].parents == parents, self._shares.orders.wealth.items_from((parents,)))
-        return ((-each.negative_rest, (*parents, each.name)) for each, _ in wealth)
+        ranks = takewhile(lambda each: each[0].parents == parents, self._shares.orders.group_ranks.items_from((parents,)))
+        return ((-each.negative_rest, (*parents, each.name)) for each, _ in ranks)
 
     def _first_rank(self, parents: Path) -> Rank | None:
         if parents not in self._first_ranks:
@@ -409,7 +409,7 @@ class _Richest:
     def _unchanged(self, balance: Balance, parents: Path) -> float:
         source = self._sources.get(parents)
         if source is None:
-            source = self._sources[parents] = balance.wealth(parents)
+            source = self._sources[parents] = balance.group_ranks(parents)
             self._ahead[parents] = next(source, None)
         while (ahead := self._ahead[parents]) is not None and ahead[1] in self._changed:
             self._ahead[parents] = next(source, None)

@@ -39,7 +39,7 @@ _Candidate = tuple[Allocation, int]
 _Sum = tuple[float, int, tuple[int, ...]]
 """Slot-seconds that some candidates waste, their count, and their numbers."""
 
-_FORGETFUL = "forgetful"
+_WITHOUT_HISTORY = "without history"
 """Kind of a search that ignores earlier preemptions."""
 
 _NOTHING: Cost = ((float("-inf"),), 0.0, 0)
@@ -237,7 +237,7 @@ class Evictions:
         self._precedence = precedence
         self.ripe_at: datetime | None = None
         """When the first allocation that `min_runtime` protects may be preempted."""
-        self._forgets = False
+        self._without_history = False
         """Earlier preemptions are ignored."""
         self._evicted: dict[AllocationId, Allocation] = {}
         self._candidates: dict[object, _Candidates] = {}
@@ -256,9 +256,9 @@ class Evictions:
             return None
         if pays is not None and not self._pays(eviction, pays):
             # Former victims are preferred less, but no claim waits longer because of that.
-            self._forgets = True
-            eviction = self._found(claim, (kind, _FORGETFUL))
-            self._forgets = False
+            self._without_history = True
+            eviction = self._found(claim, (kind, _WITHOUT_HISTORY))
+            self._without_history = False
             if eviction is None or not self._pays(eviction, pays):
                 return None
         self._leave(eviction)
@@ -288,10 +288,10 @@ class Evictions:
         found = self._candidates.get(kind)
         if found is None:
             # No reference to `self`, which holds them: only garbage collection would free the cycle.
-            rooms, now, forgets = self._rooms, self._snapshot.now, self._forgets
+            rooms, now, without_history = self._rooms, self._snapshot.now, self._without_history
 
             def weight(allocation: Allocation) -> float:
-                return _weight(allocation, now, forgets=forgets)
+                return _weight(allocation, now, without_history=without_history)
 
             def enough(agent: AgentId, used: int) -> bool:
                 return rooms.has(agent) and rooms.state(agent).eventually_free + used >= slots
@@ -516,7 +516,7 @@ class Evictions:
         return allocation.slots_needed * max(lost_s, 0.0)
 
     def _weight(self, allocation: Allocation) -> float:
-        return _weight(allocation, self._snapshot.now, forgets=self._forgets)
+        return _weight(allocation, self._snapshot.now, without_history=self._without_history)
 
     def _cheapness(self, allocation: Allocation) -> tuple[object, ...]:
         precedence = self._precedence
@@ -568,8 +568,8 @@ class Evictions:
         return found
 
 
-def _weight(allocation: Allocation, now: datetime, *, forgets: bool) -> float:
+def _weight(allocation: Allocation, now: datetime, *, without_history: bool) -> float:
     """The waste of preempting it, in slot-seconds, weighted by the likelihood that its search needs it, including its earlier
-    preemptions unless `forgets`."""
-    since = allocation.wasted_since if forgets else allocation.counted_since
+    preemptions unless `without_history`."""
+    since = allocation.wasted_since if without_history else allocation.counted_since
     return allocation.slots_needed * allocation.worth.likelihood * max((now - since).total_seconds(), 0.0)

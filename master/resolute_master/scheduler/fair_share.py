@@ -231,7 +231,7 @@ class _Groups:
             if need.name not in self._members:
                 if heap and heap[0] < (_Charge(need.burden + 1, need.since, need.name), need.name):
                     break
-                if not self._hope_from(need):
+                if not self._may_be_feasible(need):
                     self._ahead = None
                     self._add_uneven()
                     break
@@ -240,9 +240,9 @@ class _Groups:
             self._ahead = next(self._source, None)
         return heap[0] if heap else None
 
-    def _hope_from(self, need: Need) -> bool:
+    def _may_be_feasible(self, need: Need) -> bool:
         """A group that is as poor or richer may be feasible by victims outside its own group."""
-        if not self._placing.all_hopeless:
+        if not self._placing.all_infeasible:
             return True
         return self._balance.may_claim_outside((*self.path, need.name), self._placing.least_slots)
 
@@ -255,7 +255,7 @@ class _Groups:
             least = (*self.path, found[depth] + "\0")  # the smallest name after it
 
     def _look_into(self) -> None:
-        hopeless, least = self._placing.all_hopeless, self._placing.least_slots
+        infeasible, least = self._placing.all_infeasible, self._placing.least_slots
         group = self._shares.group(self.path)
         if len(self.path) < self._depth:
             self._source = iter(group.needs)
@@ -265,10 +265,10 @@ class _Groups:
                     self._add(name)
             return
         self._source = iter(())
-        if hopeless and not self._balance.may_claim_inside(self.path, least):
+        if infeasible and not self._balance.may_claim_inside(self.path, least):
             return
         for key in group.lines:
-            if not self._placing.hopeless(key.shape) or self._balance.may_claim(key):
+            if not self._placing.infeasible(key.shape) or self._balance.may_claim(key):
                 self._add(key)
 
     def _add(self, name: str | LineKey) -> None:

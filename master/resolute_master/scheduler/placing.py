@@ -109,12 +109,12 @@ class Placing:
         """A line that skips the steps that have failed for the same need."""
         return Line(shape, PlacementResult.PREEMPTING if shape.need in self._unmet else PlacementResult.PLACED)
 
-    def hopeless(self, shape: Shape) -> bool:
+    def infeasible(self, shape: Shape) -> bool:
         """Only preemption can help allocations of this shape."""
         return self._reserved and shape.need in self._unmet
 
     @property
-    def all_hopeless(self) -> bool:
+    def all_infeasible(self) -> bool:
         """Only preemption can help any allocation with slots."""
         return self._reserved and self._needs <= self._unmet
 

@@ -56,8 +56,8 @@ def run(snapshot: PoolSnapshot, *, starts: int | None = None) -> Outcome:
         for (kind, priority), lines in groupby(snapshot.queue.items_from((auxiliary,)), key=lambda item: item[0][:2]):
             placing.another_reservation()
             victims = preemption and precedence.any_after(priority)
-            hopeful = (line for line in lines if victims or not placing.hopeless(line[0]))
-            if kind != auxiliary or not in_queue_order(placing, hopeful, ended):
+            feasible = (line for line in lines if victims or not placing.infeasible(line[0]))
+            if kind != auxiliary or not in_queue_order(placing, feasible, ended):
                 break
     return placing.outcome()
 

@@ -73,7 +73,7 @@ class Rank(NamedTuple):
     job: JobId
 
 
-class Poor(NamedTuple):
+class PendingRank(NamedTuple):
     """The order of pending jobs in groups: the poorest first."""
 
     parents: Path
@@ -81,7 +81,7 @@ class Poor(NamedTuple):
     job: JobId
 
 
-class Wealth(NamedTuple):
+class GroupRank(NamedTuple):
     """The order of groups with preemptible allocations: the greatest charge after losing the smallest one first."""
 
     parents: Path
@@ -146,12 +146,12 @@ class Sharer(Struct, frozen=True, gc=False):
         return 0 if first is None else first[0]
 
     @property
-    def poverty(self) -> Poor | None:
+    def pending_rank(self) -> PendingRank | None:
         """Its position among pending jobs; all of its turns have its charge. Unused if all jobs are in one group."""
         if not self.turns or not self.member.parents:
             return None
         _, turn = self.turns[0]
-        return Poor(self.member.parents, turn.charge, turn.job)
+        return PendingRank(self.member.parents, turn.charge, turn.job)
 
     @property
     def rank(self) -> Rank | None:
@@ -313,7 +313,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         more = charged - (self.used.get(user) or 0.0)
         if not more:
             return self
-        used, stood = self.used, self._around(user)
+        used, before = self.used, self._around(user)
         for path in (user, user[:1]):
             total = (used.get(path) or 0.0) + more
             used = used.set(path, total) if total else used.discard(path)
@@ -323,7 +323,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
             changed = _changed_around(path, around, replace(around[-1], past=used.get(path) or 0.0))
             derived = replace(derived, whole=changed[0])
         if self.known_orders is not None:
-            orders = self.known_orders.graded(user, self.known_orders, stood, derived._around(user))
+            orders = self.known_orders.graded(user, self.known_orders, before, derived._around(user))
             derived = replace(derived, known_orders=orders)
         return derived
 
@@ -379,14 +379,14 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
 class Orders(Struct, frozen=True, kw_only=True, gc=False):
     """Orders of possible victims, derived from shares.
 
-    `ranks`: the jobs with preemptible allocations, in order. `poor`: the pending jobs in groups, in order.
-    `sizes`: the number of preemptible allocations by group of jobs and slots, and `wealth`: these groups in order.
+    `ranks`: the jobs with preemptible allocations, in order. `pending_ranks`: the pending jobs in groups, in order.
+    `sizes`: the number of preemptible allocations by group of jobs and slots, and `group_ranks`: these groups in order.
     `uneven`: the groups inside which one member might be preempted for another; in all others none can be."""
 
     ranks: SortedMap[Rank, bool]
-    poor: SortedMap[Poor, bool]
+    pending_ranks: SortedMap[PendingRank, bool]
     sizes: SortedMap[tuple[Path, int], int]
-    wealth: SortedMap[Wealth, bool]
+    group_ranks: SortedMap[GroupRank, bool]
     uneven: SortedMap[Path, bool]
 
     @staticmethod
@@ -401,31 +401,31 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         )
         groups, of_jobs = {group for group, _ in sizes}, {job.member.parents for job in evictable}
         ranks = (rank for job in evictable if (rank := job.rank) is not None)
-        waiting = (poor for job in shares.jobs() if (poor := job.poverty) is not None)
+        waiting = (poor for job in shares.jobs() if (poor := job.pending_rank) is not None)
         orders = Orders(
             ranks=SortedMap.of(((rank, True) for rank in ranks), meter=meter),
-            poor=SortedMap.of(((poor, True) for poor in waiting), meter=meter),
+            pending_ranks=SortedMap.of(((poor, True) for poor in waiting), meter=meter),
             sizes=SortedMap.of(sizes.items(), meter=meter),
-            wealth=SortedMap(meter=meter),
+            group_ranks=SortedMap(meter=meter),
             uneven=SortedMap(meter=meter),
         )
-        wealth = (rich for group in groups if (rich := orders._wealth_of(group, shares.group(group))) is not None)
-        orders._set(wealth=SortedMap.of(((rich, True) for rich in wealth), meter=meter))
+        ranked = (rich for group in groups if (rich := orders._group_rank_of(group, shares.group(group))) is not None)
+        orders._set(group_ranks=SortedMap.of(((rich, True) for rich in ranked), meter=meter))
         uneven = (
             (group, True) for group in groups if orders._is_uneven(group, shares.group(group), jobs=group in of_jobs)
         )
         orders._set(uneven=SortedMap.of(uneven, meter=meter))
         return orders
 
-    def after(self, stood: Sharer, stands: Sharer, before: Sequence[Group], after: Sequence[Group]) -> Orders:
-        """When one job has changed, and with it the groups around it, from the whole pool to the group of jobs."""
-        changed = replace(
+    def after(self, job: Sharer, changed: Sharer, before: Sequence[Group], after: Sequence[Group]) -> Orders:
+        """When `job` has become `changed`, and with it the groups around it, from the whole pool to the group of jobs."""
+        orders = replace(
             self,
-            ranks=_moved(self.ranks, stood.rank, stands.rank),
-            poor=_moved(self.poor, stood.poverty, stands.poverty),
-            sizes=self._counted(stood, stands),
+            ranks=_moved(self.ranks, job.rank, changed.rank),
+            pending_ranks=_moved(self.pending_ranks, job.pending_rank, changed.pending_rank),
+            sizes=self._counted(job, changed),
         )
-        return changed.graded(stands.member.parents, self, before, after)
+        return orders.graded(changed.member.parents, self, before, after)
 
     def graded(self, parents: Path, known: Orders, before: Sequence[Group], after: Sequence[Group]) -> Orders:
         """With the groups of a job at their new positions; `known` has their positions `before`."""
@@ -433,8 +433,8 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         for depth in range(len(parents), 0, -1):
             path, was, group = parents[:depth], before[depth], after[depth]
             if was.burden != group.burden or known.sizes is not self.sizes:
-                rich, richer = known._wealth_of(path, was), graded._wealth_of(path, group)
-                graded._set(wealth=_moved(graded.wealth, rich, richer))
+                rank_before, rank_after = known._group_rank_of(path, was), graded._group_rank_of(path, group)
+                graded._set(group_ranks=_moved(graded.group_ranks, rank_before, rank_after))
             uneven = graded._is_uneven(path, group, jobs=depth == len(parents))
             if uneven != (path in graded.uneven):
                 graded._set(uneven=graded.uneven.set(path, True) if uneven else graded.uneven.discard(path))
@@ -445,25 +445,25 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         found = self.sizes.first_key_from((group, 0))
         return found[1] if found is not None and found[0] == group else 0
 
-    def _wealth_of(self, path: Path, group: Group) -> Wealth | None:
+    def _group_rank_of(self, path: Path, group: Group) -> GroupRank | None:
         smallest = self.smallest(path)
-        return Wealth(path[:-1], -(group.burden - smallest + 1), path[-1]) if smallest else None
+        return GroupRank(path[:-1], -(group.burden - smallest + 1), path[-1]) if smallest else None
 
     def _is_uneven(self, path: Path, group: Group, *, jobs: bool) -> bool:
         """A member keeps more than another would have with one more slot; for jobs it may be the same one."""
         if not jobs:
-            need, rich = group.needs.first_key(), self.wealth.first_key_from((path,))
+            need, rich = group.needs.first_key(), self.group_ranks.first_key_from((path,))
             return (
                 need is not None and rich is not None and rich.parents == path and -rich.negative_rest > need.burden + 1
             )
-        rank, poorest = self.ranks.first_key_from((path,)), self.poor.first_key_from((path,))
+        rank, poorest = self.ranks.first_key_from((path,)), self.pending_ranks.first_key_from((path,))
         found = rank is not None and poorest is not None and rank.parents == poorest.parents == path
         return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
 
-    def _counted(self, stood: Sharer, stands: Sharer) -> SortedMap[tuple[Path, int], int]:
+    def _counted(self, before: Sharer, after: Sharer) -> SortedMap[tuple[Path, int], int]:
         """With the added or removed preemptible allocations of the job: each has as many slots as the change of what it holds."""
-        more = len(stands.evictable) - len(stood.evictable)
-        slots, parents, sizes = abs(stands.held - stood.held), stands.member.parents, self.sizes
+        more = len(after.evictable) - len(before.evictable)
+        slots, parents, sizes = abs(after.held - before.held), after.member.parents, self.sizes
         for depth in range(1, len(parents) + 1) if more else ():
             key = (parents[:depth], slots)
             count = (sizes.get(key) or 0) + more
@@ -496,9 +496,9 @@ def _moved_in_lines(
     lines: Lines, heads: Heads, before: Sequence[tuple[LineKey, Turn]], after: Sequence[tuple[LineKey, Turn]]
 ) -> tuple[Lines, Heads]:
     """With a job at its place after a change."""
-    stood, stands = dict(before), dict(after)
-    for key in {**stood, **stands}:
-        old, new = stood.get(key), stands.get(key)
+    old_turns, new_turns = dict(before), dict(after)
+    for key in {**old_turns, **new_turns}:
+        old, new = old_turns.get(key), new_turns.get(key)
         if old != new:
             line = lines.get(key) or SortedMap(meter=lines.meter)
             moved = _moved(line, old, new)

@@ -75,7 +75,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     units: int | None = None
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class PointRequest(Struct, frozen=True, kw_only=True):
     """A number of points of the space, from a sampler with these settings."""
 
     points: int
@@ -122,7 +122,7 @@ class SearchMethod(Protocol):
         """Points have come that it waits for."""
         ...
 
-    def wish(self, search: Search) -> Wish | None:
+    def point_request(self, search: Search) -> PointRequest | None:
         """The points that it waits for; None for a method that draws its own."""
         ...
 
@@ -157,7 +157,7 @@ class Method:
     def proposed(self, draft: Draft, points: Sequence[Mapping[str, Any]]) -> None:
         """No trial waits for them."""
 
-    def wish(self, search: Search) -> Wish | None:
+    def point_request(self, search: Search) -> PointRequest | None:
         return None
 
     def stage(self, trial: SearchTrial, records: Records) -> Stage:
@@ -318,7 +318,7 @@ def _exited(method: SearchMethod, draft: Draft, trial: SearchTrial, reason: Exit
         draft.shut_down(failure=True, reason=f"{draft.search.invalid} points were invalid")
         return
     method.exited(draft, trial, reason)
-    if not draft.search.open and method.wish(draft.search) is None:
+    if not draft.search.open and method.point_request(draft.search) is None:
         draft.shut_down()
 
 

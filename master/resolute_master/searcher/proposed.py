@@ -15,7 +15,7 @@ from resolute.errors import InvalidInput
 from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.searcher.events import ExitReason, ValidationCompleted
 from resolute_master.searcher.hyperparameters import Space, sample
-from resolute_master.searcher.method import Draft, Method, Planned, Wish, score_of, share_done
+from resolute_master.searcher.method import Draft, Method, Planned, PointRequest, score_of, share_done
 from resolute_master.searcher.records import Records
 
 
@@ -84,9 +84,9 @@ class ProposedSearch(Method):
         for point in points[: self._room(draft.search)]:
             self._create(draft, point)
 
-    def wish(self, search: Search) -> Wish | None:
+    def point_request(self, search: Search) -> PointRequest | None:
         room = 0 if search.over else self._room(search)
-        return Wish(points=room, space=self._space, settings=self._sampler) if room > 0 else None
+        return PointRequest(points=room, space=self._space, settings=self._sampler) if room > 0 else None
 
     def _room(self, search: Search) -> int:
         return min(self.max_trials - search.valid, self._limit - search.open)

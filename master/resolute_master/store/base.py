@@ -454,7 +454,7 @@ class Store(Protocol):
         """By allocation, then time."""
         ...
 
-    async def telling_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+    async def relevant_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
         """Of each allocation its first and last mark, and the two marks around the given number of steps; by allocation, then time.
         At most four per allocation, for any run time."""
         ...

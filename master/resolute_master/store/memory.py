@@ -464,7 +464,7 @@ class MemoryStore(MemorySearch):
         wanted = set(allocations)
         return tuple(mark for key, mark in sorted(self._open.step_marks.items()) if key[0] in wanted)
 
-    async def telling_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+    async def relevant_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
         marks: dict[AllocationId, list[StepMark]] = defaultdict(list)
         for mark in await self.step_marks(tuple(steps)):
             marks[mark.allocation_id].append(mark)

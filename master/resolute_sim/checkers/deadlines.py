@@ -113,7 +113,7 @@ class Deadlines:
         scaling = self._pools[allocation.pool].scaling
         if experiment is None or scaling is None or allocation.deadline is None or allocation.slots_needed == 0:
             return None
-        data, length_s = experiment.config["data"], told_length_s(experiment.config["data"])
+        data, length_s = experiment.config["data"], declared_length_s(experiment.config["data"])
         tracked = _Tracked(
             deadline=allocation.deadline,
             since=allocation.requested_at,
@@ -179,7 +179,7 @@ def _for_another(reason: str) -> bool:
     return "its slots go to" in reason
 
 
-def told_length_s(data: Mapping[str, Any]) -> float:
+def declared_length_s(data: Mapping[str, Any]) -> float:
     """With its saves, and as long as nothing takes its machine."""
     saves = data["steps"] // data["save_every"] + ROUNDS
     return float(data["steps"] * (data["step_s"] + OVERHEAD_S) + saves * data["save_s"])

@@ -21,7 +21,7 @@ EVEN = 1e-9
 """An hour: what rounding may make of a sum of prices."""
 
 
-class ToldPrices:
+class ReportedPrices:
     """The price of each offer that the master knows, over time.
 
     A machine's bill and its booked cost differ by the market's changes between a change and its report: that is at most the

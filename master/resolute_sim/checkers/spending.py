@@ -13,7 +13,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.cost import Line, total
 from resolute_provisioner.clouds.fake import BillLine, FakeCloud
-from resolute_sim.checkers.prices import ToldPrices
+from resolute_sim.checkers.prices import ReportedPrices
 from resolute_sim.event_log import Busy, EventLog
 
 ROUNDING = 1e-6
@@ -35,7 +35,7 @@ class Unreachable:
 class Limits:
     """No experiment has spent more than its limit while it could have been stopped."""
 
-    def __init__(self, cloud: FakeCloud, event_log: EventLog, told: ToldPrices) -> None:
+    def __init__(self, cloud: FakeCloud, event_log: EventLog, told: ReportedPrices) -> None:
         self._cloud = cloud
         self._event_log = event_log
         self._told = told
@@ -82,7 +82,7 @@ class Asked:
     """The cost of these lines of the cloud's bill, at the prices that the master knows."""
 
     def __init__(
-        self, cloud: FakeCloud, told: ToldPrices, lines: Sequence[BillLine], rows: Sequence[Instance], now: datetime
+        self, cloud: FakeCloud, told: ReportedPrices, lines: Sequence[BillLine], rows: Sequence[Instance], now: datetime
     ) -> None:
         self._of_pool: defaultdict[str, float] = defaultdict(float)
         for line in lines:

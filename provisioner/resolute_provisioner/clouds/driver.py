@@ -109,7 +109,7 @@ class Driver(ABC, Generic[Config]):
     """Keys that offers are made of, and that the machine of the master answers where the configuration does not."""
     types_file: ClassVar[str] = ""
     """In the master's state directory: the answers of `type_source`. Empty for a provider without one."""
-    tells_spot_prices: ClassVar[bool] = False
+    reports_spot_prices: ClassVar[bool] = False
     """Whether `price_source` has an answer."""
     listing_period_s: ClassVar[float] = 10.0
     """How often the machines are listed while nothing is known to change."""

@@ -64,7 +64,7 @@ def host_setup(
     return host
 
 
-def told_master_url(
+def resolved_master_url(
     pool: ResourcePool,
     provider: CloudProvider,
     port: int,

@@ -182,7 +182,7 @@ def idle_ones(
     candidates = spare if make_room else [each for each in spare if overdue_s_of(each) >= 0]
     if not candidates:
         return []  # at most times
-    hopes = _Hopes(pool, unserved, blocks)
+    completions = _Completions(pool, unserved, blocks)
     ordered = sorted(
         candidates,
         key=lambda each: (-(prices.get(each.offer_id) or 0.0), each.idle_since or now, each.instance_id),
@@ -196,7 +196,7 @@ def idle_ones(
         if (
             overdue_s >= 0
             and warm - len(terminations) > pool.min_instances
-            and not hopes.any_for(each, now + timedelta(seconds=pool.gang_hold_s - overdue_s))
+            and not completions.any_for(each, now + timedelta(seconds=pool.gang_hold_s - overdue_s))
         ):
             cause, reason = Cause.IDLE, f"it has been idle for {idle_s:.0f} s and no pending work fits on it"
         elif make_room > 0:
@@ -219,7 +219,7 @@ def _room_to_make(spare: Sequence[InstanceView], unserved: Sequence[Unserved], r
     return 0, frozenset()
 
 
-class _Hopes:
+class _Completions:
     """Gangs that get nothing now because the rest of their machines is refused for a moment."""
 
     def __init__(self, pool: PoolScaling, unserved: Sequence[Unserved], blocks: Mapping[str, Block]) -> None:

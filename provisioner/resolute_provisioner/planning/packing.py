@@ -119,7 +119,7 @@ class _Pass:
         self._buys_together = buys_together
         self._bought: list[Machine] = []
         self._later: list[Gang] = []
-        self._hopeless: dict[tuple[object, ...], tuple[Way, ...]] = {}
+        self._infeasible: dict[tuple[object, ...], tuple[Way, ...]] = {}
         """By shape: what it would take."""
         self._only_new: set[tuple[object, ...]] = set()
         """Shapes for which there is nothing but machines to buy."""
@@ -131,10 +131,10 @@ class _Pass:
             # Free machines and room together only shrink: a shape that failed once fails again.
             if shape in self._only_new:
                 self._buy_later(gang)
-            elif shape in self._hopeless or not self._place(gang, shape):
+            elif shape in self._infeasible or not self._place(gang, shape):
                 if self._room < 0:
                     return None
-                unserved.append(Unserved(gang=gang, ways=self._hopeless[shape]))
+                unserved.append(Unserved(gang=gang, ways=self._infeasible[shape]))
         together = self._together()
         if together is None:
             return None
@@ -176,7 +176,7 @@ class _Pass:
         else:
             chosen = min((each for each in layouts if len(each.buy) <= self._room), key=_Layout.key, default=None)
         if chosen is None:
-            self._hopeless[shape] = _ways(layouts)
+            self._infeasible[shape] = _ways(layouts)
             return False
         self._shelves.served(gang)
         for machine in chosen.used:

@@ -247,12 +247,12 @@ def test_orders_of_a_container() -> None:
     now = supervisor.boot_time()
     far = float("inf")
     nothing = docker_watch.orders_of(now, "", None, None)
-    assert (nothing.ask, nothing.insist, nothing.lease_over) == (far, far, False)
+    assert (nothing.stop_at, nothing.kill_at, nothing.lease_over) == (far, far, False)
     leased = docker_watch.orders_of(now, f"{now + 10} 2", None, None)
-    assert (leased.ask, leased.insist, leased.lease_over) == (now + 8, now + 10, False)
+    assert (leased.stop_at, leased.kill_at, leased.lease_over) == (now + 8, now + 10, False)
     asked = docker_watch.orders_of(now, f"{now + 1} 2", None, None)
-    assert asked.lease_over and asked.insist == now + 1
+    assert asked.lease_over and asked.kill_at == now + 1
     killed = docker_watch.orders_of(now, f"{now + 10} 2", {"at": now, "grace_s": 3}, None)
-    assert (killed.ask, killed.insist, killed.lease_over) == (now, now + 3, False)
+    assert (killed.stop_at, killed.kill_at, killed.lease_over) == (now, now + 3, False)
     renewed_too_late = docker_watch.orders_of(now, f"{now + 99} 2", None, {"hard_at": now + 1})
-    assert (renewed_too_late.ask, renewed_too_late.insist) == (now, now + 1)
+    assert (renewed_too_late.stop_at, renewed_too_late.kill_at) == (now, now + 1)

@@ -245,13 +245,13 @@ def test_a_kill_is_not_forgotten_by_a_restart() -> None:
 def test_a_notice_is_told_once_and_again_on_each_connection() -> None:
     notice = Notice(kind=NoticeKind.INTERRUPTION, deadline=NOW + timedelta(minutes=2), reason="spot", at=NOW)
     told = Told().welcomed().running("c1").event(core.NoticeSeen(notice=notice))
-    assert [type(effect) for effect in told.effects] == [core.Send, core.TellTasks]
+    assert [type(effect) for effect in told.effects] == [core.Send, core.NotifyTasks]
     assert told.event(core.NoticeSeen(notice=replace(notice, at=NOW + timedelta(seconds=5)))).effects == ()
     told.event(core.LinkClosed()).welcomed("c1")
     assert core.Send(message=notice) in told.effects
     told.running("c2")
-    (more,) = told.of(core.TellTasks)
-    assert isinstance(more, core.TellTasks) and more.container_ids == ("c2",)
+    (more,) = told.of(core.NotifyTasks)
+    assert isinstance(more, core.NotifyTasks) and more.container_ids == ("c2",)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.optuna_sampler import OptunaSampler
-from resolute_master.engine.proposals import Proposals, Told
+from resolute_master.engine.proposals import Proposals, EvaluatedPoint
 from resolute_master.engine.replay import replay_store
-from resolute_master.searcher.method import Wish
+from resolute_master.searcher.method import PointRequest
 from resolute_master.searcher.proposed import SamplerSettings
 from resolute_master.store.memory import MemoryStore
 from support.engines import POOLS, a_config, a_user, an_engine, an_experiment, running
@@ -40,12 +40,12 @@ class Scripted:
         self.asked: list[tuple[int, int]] = []
         self.forgotten: list[int] = []
 
-    def propose(self, search: ExperimentId, seed: int, wish: Wish, told: Sequence[Told]) -> list[Mapping[str, Any]]:
-        self.asked.append((wish.points, len(told)))
+    def propose(self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]) -> list[Mapping[str, Any]]:
+        self.asked.append((point_request.points, len(evaluated)))
         if self.failures:
             self.failures -= 1
             raise ValueError("no idea")
-        return [{"lr": 0.5}] * wish.points
+        return [{"lr": 0.5}] * point_request.points
 
     def forget(self, search: ExperimentId) -> None:
         self.forgotten.append(search)
@@ -120,13 +120,13 @@ async def test_a_sampler_that_fails_is_asked_again_and_harms_nobody(monkeypatch:
 # ------------------------------------------------------------------------------------------------------------- Optuna
 
 
-def a_wish(points: int, *, sampler: str = "tpe", multivariate: bool = False, space: Any = None) -> Wish:
+def a_point_request(points: int, *, sampler: str = "tpe", multivariate: bool = False, space: Any = None) -> PointRequest:
     settings = SamplerSettings(sampler=sampler, multivariate=multivariate, smaller_is_better=True)
-    return Wish(points=points, space=SPACE if space is None else space, settings=settings)
+    return PointRequest(points=points, space=SPACE if space is None else space, settings=settings)
 
 
 def test_points_of_optuna_are_points_of_the_space() -> None:
-    points = OptunaSampler().propose(ID, 7, a_wish(30), [])
+    points = OptunaSampler().propose(ID, 7, a_point_request(30), [])
     assert {str(point["act"]) for point in points} <= {"relu", "{'type': 'custom'}", "None"}
     assert all(point["fixed"] == [1] and point["net"]["empty"] == {} for point in points)
     assert all(1 <= point["net"]["layers"] <= 9 and isinstance(point["net"]["layers"], int) for point in points)
@@ -138,28 +138,28 @@ def test_points_of_optuna_are_points_of_the_space() -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 def test_samplers_of_optuna_learn_also_after_a_restart(sampler: str, multivariate: bool, restarted: bool) -> None:
     space = {name: {"type": "double", "minval": 0.0, "maxval": 1.0} for name in ("x", "y")}
-    wish = a_wish(1, sampler=sampler, multivariate=multivariate, space=space)
-    optuna, told = OptunaSampler(), list[Told]()
+    point_request = a_point_request(1, sampler=sampler, multivariate=multivariate, space=space)
+    optuna, evaluated = OptunaSampler(), list[EvaluatedPoint]()
     for number in range(60):
         if restarted and number % 20 == 0:
             optuna = OptunaSampler()
-        (point,) = optuna.propose(ID, 3, wish, told)
+        (point,) = optuna.propose(ID, 3, point_request, evaluated)
         metric = (point["x"] - 0.2) ** 2 + (point["y"] - 0.7) ** 2
-        told.append(Told(request_id=str(number), point=point, metric=metric, open=False))
-    early, late = ([each.metric or 0.0 for each in part] for part in (told[:15], told[-15:]))
+        evaluated.append(EvaluatedPoint(request_id=str(number), point=point, metric=metric, open=False))
+    early, late = ([each.metric or 0.0 for each in part] for part in (evaluated[:15], evaluated[-15:]))
     assert sum(late) < 0.5 * sum(early)
 
 
 def test_running_and_failed_trials_and_metrics_that_are_no_numbers_are_understood() -> None:
     optuna = OptunaSampler()
-    first, second, third = optuna.propose(ID, 3, a_wish(3), [])
-    told = [
-        Told(request_id="a", point=first, metric=float("nan"), open=False),
-        Told(request_id="b", point=second, metric=None, open=False),
-        Told(request_id="c", point=third, metric=0.5, open=True),
+    first, second, third = optuna.propose(ID, 3, a_point_request(3), [])
+    evaluated = [
+        EvaluatedPoint(request_id="a", point=first, metric=float("nan"), open=False),
+        EvaluatedPoint(request_id="b", point=second, metric=None, open=False),
+        EvaluatedPoint(request_id="c", point=third, metric=0.5, open=True),
     ]
-    assert len(optuna.propose(ID, 3, a_wish(2), told)) == 2
-    assert len(OptunaSampler().propose(ID, 3, a_wish(2), told)) == 2
+    assert len(optuna.propose(ID, 3, a_point_request(2), evaluated)) == 2
+    assert len(OptunaSampler().propose(ID, 3, a_point_request(2), evaluated)) == 2
     optuna.forget(ID)
     optuna.forget(ID)
 
@@ -177,15 +177,15 @@ CONDITIONAL: dict[str, Any] = {
 def test_samplers_of_optuna_propose_only_what_is_there_and_tpe_learns_which_choice_is_best(
     sampler: str, multivariate: bool, restarted: bool
 ) -> None:
-    wish = a_wish(1, sampler=sampler, multivariate=multivariate, space=CONDITIONAL)
-    optuna, told = OptunaSampler(), list[Told]()
+    point_request = a_point_request(1, sampler=sampler, multivariate=multivariate, space=CONDITIONAL)
+    optuna, evaluated = OptunaSampler(), list[EvaluatedPoint]()
     for number in range(60):
         if restarted and number % 20 == 0:
             optuna = OptunaSampler()
-        (point,) = optuna.propose(ID, 3, wish, told)
+        (point,) = optuna.propose(ID, 3, point_request, evaluated)
         near = point["kind"] == "near"
         assert ("a" in point, "deep" in point, "b" in point) == (near, not near, point.get("deep") == 2)
         metric = point["a"] if near else 5.0
-        told.append(Told(request_id=str(number), point=point, metric=metric, open=number % 7 == 6))
+        evaluated.append(EvaluatedPoint(request_id=str(number), point=point, metric=metric, open=number % 7 == 6))
     # Optuna's CMA-ES draws choices, and what depends on them.
-    assert sampler == "cma_es" or sum(each.point["kind"] == "near" for each in told[-20:]) > 10
+    assert sampler == "cma_es" or sum(each.point["kind"] == "near" for each in evaluated[-20:]) > 10

@@ -375,11 +375,11 @@ def test_the_thread_breathes_for_each_that_is_drawn_or_reckoned() -> None:
     waits = [_submit(pool, f"w{number:03d}") for number in range(200)]
     breaths = 0
 
-    def breathe() -> None:
+    def yield_control() -> None:
         nonlocal breaths
         breaths += 1
 
-    estimates(pool, _past(*[7200.0] * LEAST), seed=1, simulations=3, decisions=3, breathe=breathe)
+    estimates(pool, _past(*[7200.0] * LEAST), seed=1, simulations=3, decisions=3, yield_control=yield_control)
     drawn, reckoned, told = 3 * (len(waits) + 1), 3 * len(waits), len(waits)
     assert breaths >= drawn + reckoned + told
 

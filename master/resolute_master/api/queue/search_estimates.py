@@ -11,7 +11,7 @@ from resolute.errors import InvalidInput, ResoluteError
 from resolute.wire.rest.searching import SearchForecast
 from resolute.wire.states import ExperimentState, TaskType
 from resolute_master.api.http.call import Call
-from resolute_master.api.queue.starts import Breath
+from resolute_master.api.queue.starts import CooperativeYield
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName, TaskId
 from resolute_master.domain.job import Job
@@ -117,12 +117,12 @@ async def _played(call: Call, pool: PoolName, method: SearchMethod, slots: int, 
         slots_needed=slots,
         requested_at=now,
     )
-    breath = Breath()
+    yielding = CooperativeYield()
     state = present_pool(call.api.engine.memory, pool, now)
     try:
         return await asyncio.to_thread(
-            expected, state, method, job=job, template=template, unit_s=unit_s, seed=0, breathe=breath
+            expected, state, method, job=job, template=template, unit_s=unit_s, seed=0, yield_control=yielding
         )
     except asyncio.CancelledError:
-        breath.abandoned.set()
+        yielding.abandoned.set()
         raise

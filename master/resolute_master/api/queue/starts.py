@@ -38,8 +38,8 @@ MAX_WAIT_S = 1.0
 """Maximum time that a list waits for an answer about all pending work of its pool."""
 RESTS = 4.0
 """A list renews the forecast of a pool after this multiple of the time that the last one took: at most a fifth of a processor."""
-WORKS_S, BREATHES_S = 0.005, 0.003
-"""The thread gives the interpreter away for `BREATHES_S` after each `WORKS_S`: the event loop need not wrest it away."""
+WORK_S, YIELD_S = 0.005, 0.003
+"""The thread gives the interpreter away for `YIELD_S` after each `WORK_S`: the event loop need not wrest it away."""
 FAILED = Estimate(basis="the master failed to foresee it, and its log has the details")
 
 
@@ -201,7 +201,7 @@ class _Abandoned(Exception):
     """The master ends, and no caller waits for the answer."""
 
 
-class Breath:
+class CooperativeYield:
     """What the thread does between two decisions."""
 
     def __init__(self) -> None:
@@ -211,8 +211,8 @@ class Breath:
     def __call__(self) -> None:
         if self.abandoned.is_set():
             raise _Abandoned
-        if time.monotonic() - self._since_s > WORKS_S:
-            time.sleep(BREATHES_S)
+        if time.monotonic() - self._since_s > WORK_S:
+            time.sleep(YIELD_S)
             self._since_s = time.monotonic()
 
 
@@ -223,11 +223,11 @@ async def _foresee(
     if not len(state.snapshot.queue):
         return {}
     runs = await run_times(store, pool)
-    breath = Breath()
+    yielding = CooperativeYield()
     try:
-        return await asyncio.to_thread(estimates, state, runs, seed=seed, of=of, breathe=breath)
+        return await asyncio.to_thread(estimates, state, runs, seed=seed, of=of, yield_control=yielding)
     except asyncio.CancelledError:
-        breath.abandoned.set()
+        yielding.abandoned.set()
         raise
 
 

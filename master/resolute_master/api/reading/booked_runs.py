@@ -49,7 +49,7 @@ async def marks_of(
 ) -> tuple[StepMark, ...]:
     """The marks of these attempts, from which their time is booked. Where an attempt made none, its first and last report stand for
     them; where one ended unforeseen, its last report may tell of later steps than its marks."""
-    marks = list(await store.telling_marks({a.id: kept.get(a.id, NOT_YET) for a in allocations}))
+    marks = list(await store.relevant_marks({a.id: kept.get(a.id, NOT_YET) for a in allocations}))
     own: dict[AllocationId, list[StepMark]] = {}
     for mark in marks:
         own.setdefault(mark.allocation_id, []).append(mark)

@@ -230,7 +230,7 @@ async def snapshot(call: Call, experiment: Experiment) -> web.StreamResponse:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Told:
+class _Sent:
     """What the reader of a sample knows: the trials in it, and up to which step it has the points of each."""
 
     trials: set[int] = field(default_factory=set)
@@ -243,7 +243,7 @@ async def sample(call: Call, experiment: Experiment) -> web.StreamResponse:
     most, (first, last) = points(query.max_datapoints), bounds(query.start_batches, query.end_batches)
     if not 0 <= query.max_trials <= MAX_SAMPLED_TRIALS:
         raise InvalidInput(f"maxTrials: {query.max_trials} is none of 1 to {MAX_SAMPLED_TRIALS}; 0 is {SAMPLED_TRIALS}")
-    count, told = query.max_trials or SAMPLED_TRIALS, _Told()
+    count, told = query.max_trials or SAMPLED_TRIALS, _Sent()
 
     async def look() -> object | None:
         trials = {trial.id: trial for trial in await trials_of(call.api, experiment)}

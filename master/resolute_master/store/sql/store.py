@@ -260,8 +260,8 @@ class SqlStore:
     async def step_marks(self, allocations: Sequence[AllocationId]) -> tuple[StepMark, ...]:
         return await self._database.read(lambda connection: streams.step_marks(connection, allocations))
 
-    async def telling_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
-        return await self._database.read(lambda connection: streams.telling_marks(connection, steps))
+    async def relevant_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+        return await self._database.read(lambda connection: streams.relevant_marks(connection, steps))
 
     # -- contexts and settings ---------------------------------------------------------------------------------
 

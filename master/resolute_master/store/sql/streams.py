@@ -379,13 +379,13 @@ def step_marks(connection: Connection, allocations: Sequence[AllocationId]) -> t
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
-def telling_marks(connection: Connection, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
+def relevant_marks(connection: Connection, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
     """By allocation, then time."""
     asked = sorted(steps.items())
-    return tuple(mark for some in dialect.batches(asked) for mark in _telling_marks(connection, some))
+    return tuple(mark for some in dialect.batches(asked) for mark in _relevant_marks(connection, some))
 
 
-def _telling_marks(connection: Connection, steps: Sequence[tuple[AllocationId, int]]) -> tuple[StepMark, ...]:
+def _relevant_marks(connection: Connection, steps: Sequence[tuple[AllocationId, int]]) -> tuple[StepMark, ...]:
     """Four looks into the index an allocation, whatever it holds: from its beginning, from its end, and from its end back to
     where it had done fewer steps, which is as far as what was lost."""
     asked = values(Column("id", tables.NameText), Column("steps", BigInteger)).data(list(steps)).cte("asked")

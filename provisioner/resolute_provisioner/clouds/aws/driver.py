@@ -23,7 +23,7 @@ from resolute_provisioner.clouds.aws.request import AwsSettings
 from resolute_provisioner.clouds.base import Cloud
 from resolute_provisioner.clouds.configured_offers import Line, OfferReader, lines_of
 from resolute_provisioner.clouds.driver import BootedDriver, CloudPlace, MasterPlace, named
-from resolute_provisioner.clouds.machine_host import EXAMPLE_WHEEL, host_setup, told_master_url
+from resolute_provisioner.clouds.machine_host import EXAMPLE_WHEEL, host_setup, resolved_master_url
 from resolute_provisioner.model import Market, Offer
 from resolute_provisioner.prices import PriceSource
 
@@ -44,7 +44,7 @@ class AwsDriver(BootedDriver[AwsProvider]):
     asked_in_one_region = True
     remembered_keys = ("region",)
     types_file = "instance-types.json"
-    tells_spot_prices = True
+    reports_spot_prices = True
 
     def offers(
         self, pool: ResourcePool, provider: AwsProvider, here: Location, catalogue: Catalogue | None
@@ -86,7 +86,7 @@ class AwsDriver(BootedDriver[AwsProvider]):
                     "and AWS_DEFAULT_REGION is not set"
                 )
             changes["region"] = region
-        master_url = told_master_url(
+        master_url = resolved_master_url(
             pool,
             provider,
             master.port,

@@ -75,7 +75,7 @@ class Zones:
     asked: frozenset[str] | None = None
     """The only zones that were asked; None: all of the project."""
 
-    def tell_of(self, zone: str) -> bool:
+    def covers(self, zone: str) -> bool:
         """Whether a machine that is not found in that zone is not there."""
         return zone not in self.silent and (self.asked is None or zone in self.asked)
 

@@ -259,7 +259,7 @@ class GcpCloud:
         here = {each.provider_id: each for each in machines if not known.has_ended(each)}
         for provider_id in sorted(known.living.keys() - here.keys()):
             machine = known.living[provider_id]
-            if found.tell_of(zone_of_id(provider_id)):
+            if found.covers(zone_of_id(provider_id)):
                 machine = await self._looked_for(provider_id) or replace(machine, observed=Observed.GONE)
             here[provider_id] = machine
         known.living = {key: each for key, each in here.items() if each.observed is not Observed.GONE}
@@ -277,7 +277,7 @@ class GcpCloud:
     def _check_silence(self, found: Zones, known: _Known) -> None:
         """A zone that does not answer hides its machines; they are there as long as nothing else is known. Of a zone that
         has never answered it is not known which there are: then nothing is."""
-        heard = {zone for zone in self._zones if found.tell_of(zone)}
+        heard = {zone for zone in self._zones if found.covers(zone)}
         unknown = sorted(self._zones - heard - known.answered)
         if unknown:
             raise Transient(f"no list of the machines in {', '.join(unknown)}: Compute Engine cannot reach the zone")

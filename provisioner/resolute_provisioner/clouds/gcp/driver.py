@@ -22,7 +22,7 @@ from resolute_provisioner.clouds.gcp.catalogue import REGIONS, RULES, region_of
 from resolute_provisioner.clouds.gcp.configuration import GcpProvider
 from resolute_provisioner.clouds.gcp.metadata import ADDRESSES, ENDPOINT, GceMetadata
 from resolute_provisioner.clouds.gcp.request import GcpSettings, label_value
-from resolute_provisioner.clouds.machine_host import EXAMPLE_WHEEL, host_setup, told_master_url
+from resolute_provisioner.clouds.machine_host import EXAMPLE_WHEEL, host_setup, resolved_master_url
 from resolute_provisioner.model import Market, Offer
 
 UNNAMED_OWNER = "determined-ai-determined"
@@ -70,7 +70,7 @@ class GcpDriver(BootedDriver[GcpProvider]):
             changes["label_value"] = name or UNNAMED_OWNER
         if provider.name_prefix is None:
             changes["name_prefix"] = f"{(name or UNNAMED_OWNER)[: DERIVED_PREFIX - 1].rstrip('-')}-"
-        master_url = told_master_url(
+        master_url = resolved_master_url(
             pool,
             provider,
             master.port,

@@ -59,7 +59,7 @@ class Host:
         if self._wait_for_boot():
             self._start()
             while self._exit_status is None:
-                self._obey()
+                self._carry_out()
                 self._reap()
                 if self._exit_status is None:
                     time.sleep(POLL_S)
@@ -110,7 +110,7 @@ class Host:
             os.write(2, f"the machine could not be started: {error}\n".encode())
         os._exit(127)
 
-    def _obey(self) -> None:
+    def _carry_out(self) -> None:
         order = read_json(self._files.interrupt_order)
         if order is not None:
             self._interrupt(order.get("notice_s"), str(order.get("reason") or "interrupted by order"))
