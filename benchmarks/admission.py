@@ -35,7 +35,7 @@ from resolute_master.domain.effects import StartContainer
 from resolute_master.domain.ids import AgentId, PoolName, UserId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.engine.engine import Engine
-from resolute_master.garbage import YOUNG, survivors_set_aside
+from resolute_master.garbage import YOUNG, survivors_frozen
 from resolute_master.store.base import Store
 from resolute_master.store.memory import MemoryStore
 from resolute_master.store.sql import open_store, sqlite_url
@@ -122,7 +122,7 @@ async def _on_sqlite(load: Load, url: str) -> Admitted:
 async def _run(store: Store, clock: Clock, load: Load, within_s: float) -> Admitted:
     policy = PoolPolicy(name=POOL, scheduler=SchedulerKind.FAIR_SHARE, hierarchical_shares=True)
     engine = Engine(store=store, clock=clock, ids=SeededIds(SEED), pools={POOL: policy}, version="bench")
-    with survivors_set_aside():
+    with survivors_frozen():
         await engine.start()
         engine.on_commit(_collect)
         serving = asyncio.create_task(engine.run())

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.report import Row, Spread
 from support.booted_machines import can_boot
-from support.deploy_story import CONFIG, made_by
+from support.deploy_scenario import CONFIG, made_by
 from support.deployed_aws import AwsWorld, aws_world
 from support.det import Det
 from support.postgres import find_programs

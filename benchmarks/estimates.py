@@ -25,7 +25,7 @@ from resolute_master.foresight.estimate import Estimate, estimates
 from resolute_master.foresight.market import Given, Refused
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.foresight.run_times import RunTimes
-from resolute_master.foresight.work import Frictions, Work
+from resolute_master.foresight.work import Overheads, Work
 from resolute_provisioner.model import Offer
 from resolute_sim.twin.capacity import TracedMarket
 from resolute_sim.twin.twin import as_work
@@ -173,7 +173,7 @@ def _played(machines: int) -> tuple[Oracle, list[Work]]:
         decider=oracle,
         market=_Boots(scaling.offers),
         epoch=EPOCH,
-        frictions=Frictions(),
+        overheads=Overheads(),
         ended=oracle.ended,
     )
     works = [as_work(pool, number, job) for number, job in enumerate(jobs_between(0, LAST_DAY))]

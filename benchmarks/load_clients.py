@@ -32,7 +32,7 @@ from resolute_agent.agent import Agent, AgentSetup
 from resolute_agent.memory import HeldMemory
 from resolute_agent.runtimes.scripted import ScriptedRuntime, ScriptedTask
 from resolute_agent.websocket import WebSocketConnector
-from resolute_master.garbage import collecting, survivors_set_aside
+from resolute_master.garbage import collecting, survivors_frozen
 
 RETRY_S = 1.0
 LONGEST_RETRY_S = 16.0
@@ -252,5 +252,5 @@ def start_arguments(given: Clients) -> list[str]:
 if __name__ == "__main__":
     step_back()
     # Otherwise all agents would pause and reconnect at the same moment, unlike real machines.
-    with survivors_set_aside():
+    with survivors_frozen():
         asyncio.run(serve(Clients(**json.loads(sys.argv[1]))))

@@ -35,7 +35,7 @@ from resolute_provisioner.model import (
     ScalePlan,
 )
 from resolute_provisioner.planning.plan import plan_scale
-from resolute_provisioner.ranking import outlook
+from resolute_provisioner.ranking import forecast
 
 GANGS, OFFERS, MACHINES = 2_000, 300, 1_000
 SIZES = (1, 2, 4, 8, 16)
@@ -101,7 +101,7 @@ def _row(name: str, seconds: Sequence[float], bound: Spread, limit_ms: float) ->
 def _cost_rows(roomy: Situation, plan: ScalePlan) -> list[Row]:
     """The cost of what `plan` buys, compared with a lower bound and with first fit on one size."""
     price = {
-        offer.offer_id: outlook(offer, roomy.beliefs.get(offer.offer_id), NOW).expected_price or 0.0
+        offer.offer_id: forecast(offer, roomy.beliefs.get(offer.offer_id), NOW).expected_price or 0.0
         for offer in roomy.pool.offers
     }
     bought = {token for launch in plan.launches for token in launch.gang_tokens}

@@ -27,7 +27,7 @@ from resolute_master.domain.ids import AgentId, UserId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
-from resolute_master.garbage import collecting, survivors_set_aside
+from resolute_master.garbage import collecting, survivors_frozen
 from resolute_master.store.base import Store
 from resolute_master.store.sql import open_store, sqlite_url
 from resolute_provisioner.model import Market, Offer, PoolScaling, RefusalKind
@@ -73,7 +73,7 @@ async def _on(name: str, url: str) -> list[Row]:
 
 
 async def _measured(name: str, store: Store) -> list[Row]:
-    with survivors_set_aside():  # as in a master
+    with survivors_frozen():  # as in a master
         collector = asyncio.create_task(collecting())
         try:
             return await _rounds(name, store)

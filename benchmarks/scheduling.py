@@ -35,7 +35,7 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
-from resolute_master.garbage import survivors_set_aside
+from resolute_master.garbage import survivors_frozen
 from resolute_master.scheduler.schedule import schedule
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -81,7 +81,7 @@ class Curve:
 
 
 def main() -> list[Row]:
-    with survivors_set_aside():
+    with survivors_frozen():
         curves = [curve for name, policy in POLICIES.items() for curve in _curves(name, policy)]
     scheduling_plot.draw(
         {

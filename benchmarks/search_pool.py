@@ -30,7 +30,7 @@ from resolute_master.foresight.pool_simulation import EPOCH
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.search_simulation import SearchSimulation, SimulatedResult
-from resolute_master.foresight.work import Frictions
+from resolute_master.foresight.work import Overheads
 from resolute_master.searcher.methods import make
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
@@ -147,7 +147,7 @@ def search(form: str, seed: int, *, ranked: bool) -> Found:
         decider=Production(),
         market=TracedMarket(offers, traces, boot_s=BOOT_S, seed=seed),
         epoch=EPOCH,
-        frictions=Frictions(),
+        overheads=Overheads(),
         method=make(searcher, SPACE),
         job=_job(),
         template=_template(),

@@ -24,7 +24,7 @@ from resolute_sim.twin.twin import DEFAULT_BOOT_S, Setting, simulate
 
 DAYS, MONTH = 20, 30
 PLOT = Path(__file__).resolve().parents[1] / "docs" / "twin.svg"
-RIVALS = ("packing", "determined", "static")
+BASELINES = ("packing", "determined", "static")
 FIRST_ORDER = {"packing": (0.069, 110.0), "determined": (0.317, 52.0)}
 """Excess and mean wait of a first-order model, and the limits of the differences to it."""
 NEAR_EXCESS, NEAR_WAIT_S = 0.03, 8.0
@@ -62,17 +62,17 @@ SETTINGS = (
 
 def main() -> list[Row]:
     linear = _setting(None, DAYS)
-    rivals = {each.policy: each.figures for each in compare(linear, RIVALS)}
+    baselines = {each.policy: each.figures for each in compare(linear, BASELINES)}
     ours = {choice: simulate(_setting(None, DAYS, choice), "resolute").figures for choice in SETTINGS}
-    draw({**{choice.words: each for choice, each in ours.items()}, **rivals}, PLOT)
-    dear_rivals = {each.policy: each.figures for each in compare(_setting(DEAR_8, DAYS), RIVALS)}
+    draw({**{choice.words: each for choice, each in ours.items()}, **baselines}, PLOT)
+    dear_baselines = {each.policy: each.figures for each in compare(_setting(DEAR_8, DAYS), BASELINES)}
     dear = simulate(_setting(DEAR_8, DAYS, OURS), "resolute").figures
     return [
-        *_figures("linear", {**rivals, **{choice.words: each for choice, each in ours.items()}}),
-        *_first_order(rivals),
-        *_judged("linear", ours[OURS], rivals["packing"]),
-        *_figures("size 8 at 6.5", {**dear_rivals, OURS.words: dear}),
-        *_judged("size 8 at 6.5", dear, dear_rivals["packing"]),
+        *_figures("linear", {**baselines, **{choice.words: each for choice, each in ours.items()}}),
+        *_first_order(baselines),
+        *_judged("linear", ours[OURS], baselines["packing"]),
+        *_figures("size 8 at 6.5", {**dear_baselines, OURS.words: dear}),
+        *_judged("size 8 at 6.5", dear, dear_baselines["packing"]),
         *_defaults(),
         *_bursts(),
         _month(),
@@ -110,7 +110,7 @@ def _figures(run: str, found: dict[str, Figures]) -> list[Row]:
     ]
 
 
-def _first_order(rivals: dict[str, Figures]) -> list[Row]:
+def _first_order(baselines: dict[str, Figures]) -> list[Row]:
     if "synthetic" in trace_name():
         return []  # the model describes the other trace
     return [
@@ -119,18 +119,18 @@ def _first_order(rivals: dict[str, Figures]) -> list[Row]:
         for row in (
             Row(
                 name=f"{name}: excess beside a first-order model",
-                subject=Spread.one(rivals[name].excess, ""),
+                subject=Spread.one(baselines[name].excess, ""),
                 bound_name="model",
                 bound=Spread.one(excess, ""),
-                result=abs(rivals[name].excess - excess),
+                result=abs(baselines[name].excess - excess),
                 target=Target(at_most=NEAR_EXCESS),
             ),
             Row(
                 name=f"{name}: wait beside a first-order model",
-                subject=Spread.one(rivals[name].wait_mean_s, "s"),
+                subject=Spread.one(baselines[name].wait_mean_s, "s"),
                 bound_name="model",
                 bound=Spread.one(wait_s, "s"),
-                result=abs(rivals[name].wait_mean_s - wait_s),
+                result=abs(baselines[name].wait_mean_s - wait_s),
                 unit="s",
                 target=Target(at_most=NEAR_WAIT_S),
             ),
@@ -238,12 +238,12 @@ def draw(found: dict[str, Figures], path: Path) -> None:
         for words, each in found.items():
             if words == "static":
                 continue
-            rival = words in RIVALS
+            baseline = words in BASELINES
             panel.plot(
-                100 * each.excess, each.wait_mean_s, "s" if rival else "o", color="#d1495b" if rival else "#1b6ca8"
+                100 * each.excess, each.wait_mean_s, "s" if baseline else "o", color="#d1495b" if baseline else "#1b6ca8"
             )
             # Labels of our settings are on the left of their line, other labels on the right.
-            left = not rival and "nothing" not in words
+            left = not baseline and "nothing" not in words
             panel.annotate(
                 words,
                 (100 * each.excess, each.wait_mean_s),
@@ -254,7 +254,7 @@ def draw(found: dict[str, Figures], path: Path) -> None:
             )
         furthest = max(100 * each.excess for words, each in found.items() if words != "static")
         panel.set_xlim(-0.3 * furthest, 1.2 * furthest)
-        _line(panel, [each for words, each in found.items() if words not in RIVALS and "nothing" not in words])
+        _line(panel, [each for words, each in found.items() if words not in BASELINES and "nothing" not in words])
         panel.set_xlabel("excess cost, % of the bound")
         panel.set_ylabel("mean wait, s")
         panel.grid(alpha=0.3)

@@ -1,6 +1,6 @@
 """`make campaign`: kills master, agents, tasks, machines and the database with SIGKILL, hundreds of times, while experiments run.
 
-- `strikes`    the seeded plan of kills
+- `kill_plan`    the seeded plan of kills
 - `points`     points of a program at which a process may be killed. A file contains the order; the program that reaches the point
                executes it and writes a marker (standard library only, because tasks import it)
 - `master`, `machine`, `agent`, `trial`  the real programs, composed with edges that contain such points

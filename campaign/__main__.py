@@ -16,7 +16,7 @@ from campaign.cluster import CampaignCluster
 from campaign.director import Director
 from campaign.evidence import replay, findings
 from campaign.report import Campaign
-from campaign.strikes import Kind, plan
+from campaign.kill_plan import Kind, plan
 from campaign.work import Work
 from support.postgres import PostgresServer, postgres_server
 

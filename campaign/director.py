@@ -12,7 +12,7 @@ from signal import SIGKILL
 
 from campaign.cluster import CampaignCluster
 from campaign.points import DATABASE, MACHINE, MASTER, kill_all, server_processes
-from campaign.strikes import Kind, Moment, Strike
+from campaign.kill_plan import Kind, Moment, PlannedKill
 from campaign.work import Work
 from support.live import gone, until
 
@@ -35,7 +35,7 @@ CHANCE_IN_BOOT = 0.2
 class Armed:
     """A pending order."""
 
-    strike: Strike
+    planned: PlannedKill
     since: float
     helped_at: float
 
@@ -43,58 +43,58 @@ class Armed:
 class Director:
     """Executes one plan on one cluster. `done` and `extra` contain the actual kills."""
 
-    def __init__(self, cluster: CampaignCluster, strikes: Sequence[Strike], work: Work, *, seed: int) -> None:
+    def __init__(self, cluster: CampaignCluster, kill_plan: Sequence[PlannedKill], work: Work, *, seed: int) -> None:
         self._cluster = cluster
-        self._strikes = deque(strikes)
+        self._kill_plan = deque(kill_plan)
         self._work = work
         self._random = random.Random(f"director {seed}")
         self._armed: dict[str, Armed] = {}
         self._serving = True
-        self.done: list[Strike] = []
-        self.extra: list[Strike] = []
+        self.done: list[PlannedKill] = []
+        self.extra: list[PlannedKill] = []
         """Kills beyond the plan, which triggered a launch or a start for a pending order."""
         self.ended_by_itself: list[int] = []
         """Exit codes of masters that ended without a kill."""
 
     def run(self) -> None:
         """Returns when every kill of the plan has happened and the master serves."""
-        while self._strikes:
+        while self._kill_plan:
             self._rest(lambda: len(self._armed) < ARMED_AT_ONCE and self._next() is not None)
-            strike = self._next()
-            assert strike is not None
-            self._strikes.remove(strike)
-            self._begin(strike)
-            pause_until = time.monotonic() + strike.pause_s
+            planned = self._next()
+            assert planned is not None
+            self._kill_plan.remove(planned)
+            self._begin(planned)
+            pause_until = time.monotonic() + planned.pause_s
             self._rest(lambda: time.monotonic() >= pause_until)  # noqa: B023  # called before it changes
         self._rest(lambda: not self._armed)
         self._rest(lambda: self._serving)
 
-    def _next(self) -> Strike | None:
-        """The first strike whose point has no pending order."""
-        return next((s for s in list(self._strikes)[:ARMED_AT_ONCE] if s.point not in self._armed or not s.point), None)
+    def _next(self) -> PlannedKill | None:
+        """The first planned whose point has no pending order."""
+        return next((s for s in list(self._kill_plan)[:ARMED_AT_ONCE] if s.point not in self._armed or not s.point), None)
 
     # -- one kill ----------------------------------------------------------------------------------------------
 
-    def _begin(self, strike: Strike) -> None:
-        if strike.point:
-            self._arm(strike)
+    def _begin(self, planned: PlannedKill) -> None:
+        if planned.point:
+            self._arm(planned)
         else:
-            self._kill_now(strike.victim)
-            self.done.append(strike)
+            self._kill_now(planned.victim)
+            self.done.append(planned)
 
-    def _arm(self, strike: Strike) -> None:
-        beside = self._cluster.orders / f".{strike.id}"
-        beside.write_text(json.dumps({"id": strike.id, "victim": strike.victim}))
-        beside.replace(self._cluster.orders / f"{strike.point}.order")
+    def _arm(self, planned: PlannedKill) -> None:
+        beside = self._cluster.orders / f".{planned.id}"
+        beside.write_text(json.dumps({"id": planned.id, "victim": planned.victim}))
+        beside.replace(self._cluster.orders / f"{planned.point}.order")
         now = time.monotonic()
-        self._armed[strike.point] = Armed(strike=strike, since=now, helped_at=now)
-        if strike.moment is Moment.UPLOAD:
+        self._armed[planned.point] = Armed(planned=planned, since=now, helped_at=now)
+        if planned.moment is Moment.UPLOAD:
             self._work.one_more()
 
     def _collect(self) -> None:
         """Executed orders, by their markers. An order that matched no process is repeated."""
         for point, armed in list(self._armed.items()):
-            file = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
+            file = self._cluster.orders / "struck" / f"{armed.planned.id}.json"
             if not file.exists():
                 self._renew_if_orphaned(point, armed)
                 continue
@@ -102,20 +102,20 @@ class Director:
             del self._armed[point]
             if not marker["pids"]:
                 file.unlink()
-                self._arm(armed.strike)
+                self._arm(armed.planned)
                 continue
             until(f"{marker} is dead", lambda: all(gone(pid) for pid in marker["pids"]), every_s=LOOK_S)  # noqa: B023
             if self._cluster.master is not None and self._cluster.master.pid in marker["pids"]:
                 self._cluster.master.wait()  # Its last threads may live a little longer.
-            self.done.append(armed.strike)
+            self.done.append(armed.planned)
 
     def _renew_if_orphaned(self, point: str, armed: Armed) -> None:
         """Repeats an order if another order killed its process before the execution."""
         for taken in self._cluster.orders.glob(f"{point}.taken-*"):
-            marked = self._cluster.orders / "struck" / f"{armed.strike.id}.json"
+            marked = self._cluster.orders / "struck" / f"{armed.planned.id}.json"
             if gone(int(taken.name.rpartition("-")[2])) and not marked.exists():
                 taken.unlink()
-                self._arm(armed.strike)
+                self._arm(armed.planned)
 
     def _kill_now(self, victim: str) -> None:
         if victim == MASTER:
@@ -163,7 +163,7 @@ class Director:
             if enough():
                 return
             if time.monotonic() > end:
-                waiting = {point: armed.strike.victim for point, armed in self._armed.items()}
+                waiting = {point: armed.planned.victim for point, armed in self._armed.items()}
                 raise AssertionError(f"nothing happens any more; orders that wait: {waiting}")
             time.sleep(LOOK_S)
 
@@ -202,7 +202,7 @@ class Director:
             if now - armed.helped_at < HELP_AFTER_S:
                 continue
             armed.helped_at = now
-            match armed.strike.moment, armed.strike.kind:
+            match armed.planned.moment, armed.planned.kind:
                 case (Moment.UPLOAD, _):
                     self._work.one_more()
                 case (Moment.LAUNCH, _) if not point.startswith(("agent.", "task.")):
@@ -216,5 +216,5 @@ class Director:
             kill_all([self._random.choice(sorted(found))])
             number = len(self.extra) + 1
             self.extra.append(
-                Strike(id=f"extra-{number}", kind=kind, moment=Moment.ANY, point="", victim=victim, pause_s=0.0)
+                PlannedKill(id=f"extra-{number}", kind=kind, moment=Moment.ANY, point="", victim=victim, pause_s=0.0)
             )

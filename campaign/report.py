@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from campaign.evidence import Findings
-from campaign.strikes import Kind, Moment, Strike
+from campaign.kill_plan import Kind, Moment, PlannedKill
 
 INSIDE_AT_LEAST = Fraction(1, 3)
 """Minimum fraction of kills with a marker inside an operation."""
 
 
-def table(strikes: Sequence[Strike]) -> str:
+def table(kill_plan: Sequence[PlannedKill]) -> str:
     """Kills by kind and moment, with sums."""
-    counts = Counter((strike.kind, strike.moment) for strike in strikes)
+    counts = Counter((planned.kind, planned.moment) for planned in kill_plan)
     kinds = [kind for kind in Kind if any(counts[kind, moment] for moment in Moment)]
     heads = ["killed", *(f"in {'an' if m is Moment.UPLOAD else 'a'} {m}" for m in Moment if m is not Moment.ANY)]
     lines = [[*heads, "at any moment", "all"]]
@@ -35,14 +35,14 @@ def table(strikes: Sequence[Strike]) -> str:
     )
 
 
-def inside(strikes: Sequence[Strike]) -> Fraction:
+def inside(kill_plan: Sequence[PlannedKill]) -> Fraction:
     """Fraction of kills with a marker inside an operation."""
-    return Fraction(sum(strike.moment is not Moment.ANY for strike in strikes), max(1, len(strikes)))
+    return Fraction(sum(planned.moment is not Moment.ANY for planned in kill_plan), max(1, len(kill_plan)))
 
 
-def inside_by_kind(strikes: Sequence[Strike]) -> dict[Kind, Fraction]:
+def inside_by_kind(kill_plan: Sequence[PlannedKill]) -> dict[Kind, Fraction]:
     """`inside` of each kind with kills."""
-    killed = {kind: [strike for strike in strikes if strike.kind is kind] for kind in Kind}
+    killed = {kind: [planned for planned in kill_plan if planned.kind is kind] for kind in Kind}
     return {kind: inside(of_kind) for kind, of_kind in killed.items() if of_kind}
 
 
@@ -52,14 +52,14 @@ class Campaign:
 
     store: str
     asked: Mapping[Kind, int]
-    done: Sequence[Strike]
+    done: Sequence[PlannedKill]
     """The kills of the plan that happened."""
-    extra: Sequence[Strike] = ()
+    extra: Sequence[PlannedKill] = ()
     """Kills beyond the plan."""
     found: Findings
 
     @property
-    def killed(self) -> list[Strike]:
+    def killed(self) -> list[PlannedKill]:
         return [*self.done, *self.extra]
 
 
@@ -68,7 +68,7 @@ def shortfalls(campaigns: Sequence[Campaign]) -> list[str]:
     operation."""
     found: list[str] = []
     for campaign in campaigns:
-        happened = Counter(strike.kind for strike in campaign.done)
+        happened = Counter(planned.kind for planned in campaign.done)
         found += [
             f"{campaign.store}: {happened[kind]} kills of {kind} happened, {count} were asked for"
             for kind, count in campaign.asked.items()
@@ -79,22 +79,22 @@ def shortfalls(campaigns: Sequence[Campaign]) -> list[str]:
     return found
 
 
-def _all(campaigns: Sequence[Campaign]) -> list[Strike]:
-    return [strike for campaign in campaigns for strike in campaign.killed]
+def _all(campaigns: Sequence[Campaign]) -> list[PlannedKill]:
+    return [planned for campaign in campaigns for planned in campaign.killed]
 
 
-def share(strikes: Sequence[Strike]) -> str:
+def share(kill_plan: Sequence[PlannedKill]) -> str:
     """One line with the fractions of kills inside an operation: of all kills, and of the kind with the lowest fraction."""
-    parts = inside_by_kind(strikes)
+    parts = inside_by_kind(kill_plan)
     least = min(parts, key=lambda kind: parts[kind], default=None)
     fewest = "" if least is None else f", least of {least} with {float(parts[least]):.0%}"
-    return f"{float(inside(strikes)):.0%} inside, by their markers{fewest}"
+    return f"{float(inside(kill_plan)):.0%} inside, by their markers{fewest}"
 
 
 def outcome(campaigns: Sequence[Campaign]) -> tuple[str, int]:
     """The last lines for all stores, and the exit code, which is 1 if a check failed or kills are missing."""
-    strikes, short = _all(campaigns), shortfalls(campaigns)
-    lines = [table(strikes), share(strikes), *(f"too little: {text}" for text in short)]
+    kill_plan, short = _all(campaigns), shortfalls(campaigns)
+    lines = [table(kill_plan), share(kill_plan), *(f"too little: {text}" for text in short)]
     return "\n".join(lines), int(bool(short) or not all(each.found.good for each in campaigns))
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 
 from support.booted_machines import can_boot
-from support.deploy_story import Story, deploy_story
+from support.deploy_scenario import Scenario, deploy_scenario
 from support.deployed import DeployWorld
 from support.deployed_aws import aws_world
 from support.deployed_gcp import google_world
@@ -50,16 +50,16 @@ NEEDS = (
 )
 
 
-def claims(story: Story) -> dict[str, bool]:
+def claims(scenario: Scenario) -> dict[str, bool]:
     """The claims, and whether each holds."""
     return {
-        "the master serves TLS with a certificate that `up` has fetched": story.certificate.startswith("-----BEGIN"),
+        "the master serves TLS with a certificate that `up` has fetched": scenario.certificate.startswith("-----BEGIN"),
         "the experiment was trained on a machine that the master bought": (
-            story.experiment["experiment"]["state"].endswith("COMPLETED") and len(story.world.bridge.machines) == 2
+            scenario.experiment["experiment"]["state"].endswith("COMPLETED") and len(scenario.world.bridge.machines) == 2
         ),
-        "its checkpoint is in the bucket": any(key.endswith("/weights") for key in story.objects),
-        "a second `up` has nothing to change": "Nothing would change" in story.again,
-        "`down` leaves nothing in the account": story.left == [],
+        "its checkpoint is in the bucket": any(key.endswith("/weights") for key in scenario.objects),
+        "a second `up` has nothing to change": "Nothing would change" in scenario.again,
+        "`down` leaves nothing in the account": scenario.left == [],
     }
 
 
@@ -80,7 +80,7 @@ def main() -> int:
         stage.world(Path(directory)) as world,
     ):
         try:
-            told = claims(deploy_story(world, lambda text: console.print(text, markup=False)))
+            told = claims(deploy_scenario(world, lambda text: console.print(text, markup=False)))
         except AssertionError as error:
             console.print(f"The demonstration failed: {error}", style="red", markup=False)
             return 1

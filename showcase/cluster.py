@@ -30,7 +30,7 @@ from resolute_provisioner.model import Market, Observed, Offer
 from resolute_sim.link import Link
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import JOIN_TOKEN, SimulatedMaster, UnansweredCloud
-from resolute_sim.weather import CALM
+from resolute_sim.fault_plan import NO_FAULTS
 from showcase.setting import FIXED_MACHINES, SPOT_PRICES
 from showcase.training import Storage, Training
 
@@ -97,7 +97,7 @@ class Cluster:
         loop = asyncio.get_running_loop()
         self.config = config
         self.rng = random.Random(seed)
-        self.weather = CALM
+        self.fault_plan = NO_FAULTS
         self.ids: IdSource = SeededIds(self.rng.getrandbits(64))
         self.clock: Clock = LoopClock(begin, loop)
         self.storage = Storage()

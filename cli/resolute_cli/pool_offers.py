@@ -69,7 +69,7 @@ def _row(place: int, offer: PoolOffer, now: datetime) -> tuple[object, ...]:
         _price_source(offer, now),
         offer.machines,
         _now(offer, now),
-        "; ".join(_lessons(offer, now)),
+        "; ".join(_observations(offer, now)),
     )
 
 
@@ -87,7 +87,7 @@ def _now(offer: PoolOffer, now: datetime) -> str:
     return f"not for {_span(now, offer.blocked_until)}: {offer.blocked}"
 
 
-def _lessons(offer: PoolOffer, now: datetime) -> Iterator[str]:
+def _observations(offer: PoolOffer, now: datetime) -> Iterator[str]:
     if offer.launches:
         yield f"{offer.launches} launch{'es' if offer.launches != 1 else ''}"
     if offer.join_time_s is not None:

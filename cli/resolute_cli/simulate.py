@@ -176,7 +176,7 @@ def _request(module: ModuleType, args: argparse.Namespace) -> Request:
         first_day=args.first_day,
         last_day=args.last_day,
         boot_s=args.boot,
-        frictions=module.Frictions(
+        overheads=module.Overheads(
             restart_s=args.restart,
             save_s=args.save,
             checkpoint_every_s=args.checkpoint_every,

@@ -145,23 +145,23 @@ class JsonFormatter(logging.Formatter):
         }
         for name, value in fields_of(record).items():
             line.setdefault(name, without_secrets(value) if isinstance(value, str) else value)
-        trouble = _trouble(record)
-        if trouble:
-            line["error"] = without_secrets(trouble)
+        error_text = _error_text(record)
+        if error_text:
+            line["error"] = without_secrets(error_text)
         return printable.json_escaped(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def text_of(record: logging.LogRecord) -> str:
     """The message in one line and, indented below it, what went wrong; secrets masked, control characters escaped."""
-    trouble = _trouble(record)
+    error_text = _error_text(record)
     text = printable.one_line(without_secrets(record.getMessage()))
-    if not trouble:
+    if not error_text:
         return text
-    below = printable.lines(without_secrets(trouble)).replace("\n", f"\n{_BELOW}")
+    below = printable.lines(without_secrets(error_text)).replace("\n", f"\n{_BELOW}")
     return f"{text}\n{_BELOW}{below}"
 
 
-def _trouble(record: logging.LogRecord) -> str:
+def _error_text(record: logging.LogRecord) -> str:
     parts = []
     if record.exc_info and record.exc_info[0] is not None:
         parts.append(logging.Formatter().formatException(record.exc_info))

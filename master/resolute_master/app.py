@@ -23,12 +23,12 @@ from resolute.config.pools import LOCAL_STORAGES
 from resolute.errors import InvalidInput, Unavailable
 from resolute.ids import IdSource
 from resolute_master import bootstrap
-from resolute_master.agents.booting import add_boot_doors
+from resolute_master.agents.booting import add_boot_routes
 from resolute_master.agents.container_spec import SpecRenderer, container_defaults
 from resolute_master.agents.hub import AgentHub, ClusterIdentity
 from resolute_master.agents.task_users import task_users
 from resolute_master.agents.websocket import add_agent_link
-from resolute_master.agents.wheel import WheelShelf
+from resolute_master.agents.wheel import WheelCache
 from resolute_master.api.app import ALL_ROUTES
 from resolute_master.api.auth.authenticate import Passwords, Tokens
 from resolute_master.api.context import ApiContext
@@ -131,10 +131,10 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         log_tls(settings.config, tls)
         observation = Observation.of(settings.config, version=settings.version, clock=settings.clock)
         stack.callback(observation.close)
-        shelf = WheelShelf(settings.version)
+        wheel_cache = WheelCache(settings.version)
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, pools, advices, observation.store(store), observation, listener, shelf, tls) as (
+        async with _serving(settings, pools, advices, observation.store(store), observation, listener, wheel_cache, tls) as (
             serving,
             services,
         ):
@@ -275,7 +275,7 @@ async def _listen(
     observation: Observation,
     serving: Serving,
     hub: AgentHub,
-    shelf: WheelShelf,
+    wheel_cache: WheelCache,
     listener: socket.socket,
     tls: Tls | None,
 ) -> asyncio.Task[None]:
@@ -283,7 +283,7 @@ async def _listen(
     finished. Returns the task that must not end before. Raises `InvalidInput` when another program now listens on the port."""
     pages = Interface(serving.context)
     stack.callback(pages.close)
-    app = _application(settings, observation, serving, hub, shelf, pages)
+    app = _application(settings, observation, serving, hub, wheel_cache, pages)
     server = _Server(app, serving.context.addresses, tls)
     stack.push_async_callback(server.close)
     stack.push_async_callback(hub.close)
@@ -299,7 +299,7 @@ def _application(
     observation: Observation,
     serving: Serving,
     hub: AgentHub,
-    shelf: WheelShelf,
+    wheel_cache: WheelCache,
     pages: Interface,
 ) -> web.Application:
     """The API, the links of the agents, what booting machines need, and the pages."""
@@ -312,7 +312,7 @@ def _application(
     )
     app = build_application(serving, surroundings, ALL_ROUTES, enable_cors=config.enable_cors)
     add_agent_link(app, hub, watched=observation.link, welcomed=prove)
-    add_boot_doors(app, hub, shelf)
+    add_boot_routes(app, hub, wheel_cache)
     add_routes(app, pages.routes)
     return app
 
@@ -325,7 +325,7 @@ async def _serving(
     store: Store,
     observation: Observation,
     listener: socket.socket,
-    shelf: WheelShelf,
+    wheel_cache: WheelCache,
     tls: Tls | None,
 ) -> AsyncIterator[tuple[Serving, list[asyncio.Task[None]]]]:
     config, clock, ids = settings.config, settings.clock, settings.ids
@@ -367,11 +367,11 @@ async def _serving(
         sweeps: list[asyncio.Task[None]] = []
         stack.push_async_callback(_cancel, sweeps)
         serving = Serving(context)
-        services.append(await _listen(stack, settings, observation, serving, hub, shelf, listener, tls))
+        services.append(await _listen(stack, settings, observation, serving, hub, wheel_cache, listener, tls))
         sweeps.append(asyncio.create_task(_sweep(context), name="sweep of uploads"))
         services.append(asyncio.create_task(Proposals(engine, OptunaSampler()).run(), name="proposals"))
         services += [asyncio.create_task(watch.run(), name=f"prices of {watch.pool}") for watch in watches]
-        services += await _hands(settings, store, engine, hub, identity, shelf, tls)
+        services += await _hands(settings, store, engine, hub, identity, wheel_cache, tls)
         if tls is not None:
             services.append(asyncio.create_task(tls.watch(), name="watch of the certificate"))
         await _log_lost_files(engine, config)
@@ -430,7 +430,7 @@ async def _hands(
     engine: Engine,
     hub: AgentHub,
     identity: ClusterIdentity,
-    shelf: WheelShelf,
+    wheel_cache: WheelCache,
     tls: Tls | None,
 ) -> list[asyncio.Task[None]]:
     """What carries out decisions: in the checkpoint storage, in the clouds, and for every experiment of a project."""
@@ -446,7 +446,7 @@ async def _hands(
         engine=engine,
         join_token=hub.join_token,
         cluster_id=identity.cluster_id,
-        wheel=lambda: shelf.wheel().reference,
+        wheel=lambda: wheel_cache.wheel().reference,
         trust=lambda: Trust() if tls is None else tls.trust,
     )
     return [

@@ -29,9 +29,9 @@ PIECE_S = 0.001
 """A thread that gives way computes for `PIECE_S` after each wait of at most `LONGEST_WAIT_S`: a sixth of the time while the loop
 never waits, so that its work always ends."""
 
-resting = threading.Event()
+loop_idle = threading.Event()
 """The process's event loop waits for events, or there is none."""
-resting.set()
+loop_idle.set()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -62,24 +62,24 @@ class FewAtATime(selectors.DefaultSelector):
 
     def _asked(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout > 0:
-            resting.set()
+            loop_idle.set()
         try:
             return super().select(timeout)
         finally:
-            resting.clear()
+            loop_idle.clear()
 
     def close(self) -> None:
         super().close()
-        resting.set()
+        loop_idle.set()
 
 
 def giving_way(
-    items: Iterable[Item], *, loop_rests: threading.Event = resting, piece_s: float = PIECE_S
+    items: Iterable[Item], *, idle: threading.Event = loop_idle, piece_s: float = PIECE_S
 ) -> Iterator[Item]:
     """The same items, for a thread beside the event loop: each is a piece of work, of some tens of microseconds."""
     until = time.monotonic() + piece_s
     for item in items:
         yield item
-        if not loop_rests.is_set() and time.monotonic() >= until:
-            loop_rests.wait(LONGEST_WAIT_S)
+        if not idle.is_set() and time.monotonic() >= until:
+            idle.wait(LONGEST_WAIT_S)
             until = time.monotonic() + piece_s

@@ -42,7 +42,7 @@ ASKED_AFTER = 100_000
 
 
 @contextmanager
-def survivors_set_aside() -> Iterator[None]:
+def survivors_frozen() -> Iterator[None]:
     """Within it nothing is collected, but by `collecting`."""
     gc.disable()
     try:
@@ -61,21 +61,21 @@ async def collecting(
     least_growth: int = LEAST_GROWTH,
     asked_after: int = ASKED_AFTER,
 ) -> None:
-    """Until it is cancelled; inside of `survivors_set_aside`."""
-    next_everything, left, set_aside = time.monotonic() + everything_s, sys.getallocatedblocks(), 0
+    """Until it is cancelled; inside of `survivors_frozen`."""
+    next_everything, left, frozen = time.monotonic() + everything_s, sys.getallocatedblocks(), 0
     while True:
         await asyncio.sleep(look_s)
         found = gc.get_count()[0]
         grown = False
-        if set_aside >= asked_after:
-            set_aside, grown = 0, sys.getallocatedblocks() - left >= max(least_growth, left // 2)
+        if frozen >= asked_after:
+            frozen, grown = 0, sys.getallocatedblocks() - left >= max(least_growth, left // 2)
         if grown or time.monotonic() >= next_everything:
             gc.unfreeze()
             gc.collect()
             gc.freeze()
-            next_everything, left, set_aside = time.monotonic() + everything_s, sys.getallocatedblocks(), 0
+            next_everything, left, frozen = time.monotonic() + everything_s, sys.getallocatedblocks(), 0
         elif found >= young:
             if found <= many:
                 gc.collect(0)
             gc.freeze()
-            set_aside += found
+            frozen += found

@@ -29,7 +29,7 @@ from resolute_master import seal_command
 from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.event_loop import new_event_loop
 from resolute_master.flags import parse_flags
-from resolute_master.garbage import collecting, survivors_set_aside
+from resolute_master.garbage import collecting, survivors_frozen
 from resolute_master.pools.clouds import OpenCloud, cloud_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def _run(config: MasterConfig, file: str, open_store: OpenStore | None, op
         open_store=open_store,
         open_cloud=open_cloud,
     )
-    with survivors_set_aside():
+    with survivors_frozen():
         collector = asyncio.create_task(collecting(), name="garbage collection")
         try:
             await run_master(settings, stop)

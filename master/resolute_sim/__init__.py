@@ -12,7 +12,7 @@ disks, wires, clouds and training programs are simulated. Only tests may import 
 - `master`     one master process: engine, hub and reconcilers over tables that outlive it
 - `machine`    one machine: the real agent with the scripted runtime
 - `training`   a task's behaviour, as with our harness; `event_log` is the tasks' own log of it
-- `workload`   seeded experiments; `weather` seeded faults; `mischief` carries them out; `money` limits and budgets of users
+- `workload`   seeded experiments; `fault_plan` seeded faults; `injector` carries them out; `money` limits and budgets of users
 - `checkers`   safety, reference, resume, economy (with `spending`, from the cloud's own bill) and liveness
 - `world`      all of it together; `simulation` runs one seed to its result; `checks` calls the checkers
 """

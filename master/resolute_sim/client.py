@@ -18,7 +18,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.store.base import MetricOutcome
 from resolute_sim.machine import SimulatedMachine
 from resolute_sim.master import SimulatedMaster
-from resolute_sim.weather import Weather
+from resolute_sim.fault_plan import FaultPlan
 
 Result = TypeVar("Result")
 Request = Callable[[SimulatedMaster], Awaitable[Result]]
@@ -33,7 +33,7 @@ class Site(Protocol):
     """The world as a client sees it."""
 
     rng: random.Random
-    weather: Weather
+    fault_plan: FaultPlan
 
     def master_for(self, machine: SimulatedMachine) -> SimulatedMaster:
         """Raises `Unavailable` when there is none, or none can be reached."""
@@ -147,13 +147,13 @@ class TaskClient:
         await asyncio.sleep(rng.uniform(0.001, 0.03))
         answer = await self._site.master_for(self._machine).carry(request)
         self._maybe_late(request)
-        if rng.random() < self._site.weather.lost_reply_rate:
+        if rng.random() < self._site.fault_plan.lost_reply_rate:
             raise Unavailable("the answer was lost")
         await asyncio.sleep(rng.uniform(0.001, 0.03))
         return answer
 
     def _maybe_late(self, request: Request[Result]) -> None:
-        if self._site.rng.random() < self._site.weather.late_repeat_rate:
+        if self._site.rng.random() < self._site.fault_plan.late_repeat_rate:
             self._site.spawn(self._late(request))
 
     async def _late(self, request: Request[Result]) -> None:

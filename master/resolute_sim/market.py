@@ -7,24 +7,24 @@ import random
 
 from resolute_master.domain.copies import replace
 from resolute_provisioner.model import Offer
-from resolute_sim.weather import PriceMoves, Weather
+from resolute_sim.fault_plan import PriceMoves, FaultPlan
 from resolute_sim.world import World
 
 LEAST, MOST = 0.7, 1.35
 """Of the price that an offer begins with: what is to be kept holds for prices that come to `account.RISE` times themselves."""
 
 
-def with_moving_prices(rng: random.Random, weather: Weather) -> Weather:
-    """The same weather; in some worlds the market moves. Drawn after everything else, so that the others stay as they are."""
+def with_moving_prices(rng: random.Random, fault_plan: FaultPlan) -> FaultPlan:
+    """The same fault_plan; in some worlds the market moves. Drawn after everything else, so that the others stay as they are."""
     if rng.random() < 0.4:
-        return weather
+        return fault_plan
     moves = PriceMoves(mean_gap_s=rng.choice((60.0, 300.0, 900.0)), asked_every_s=rng.choice((20.0, 60.0, 300.0)))
-    return replace(weather, prices=moves)
+    return replace(fault_plan, prices=moves)
 
 
 async def move_prices(world: World) -> None:
     """Continues until it is cancelled; at once over where nothing can move."""
-    moves = world.weather.prices
+    moves = world.fault_plan.prices
     policies = (policy for _, policy in sorted(world.pools.items()))
     offers = [o for p in policies if p.scaling is not None for o in p.scaling.offers if o.price_moves]
     while moves is not None and offers:

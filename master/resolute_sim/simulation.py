@@ -15,10 +15,10 @@ from resolute_master.store.memory import MemoryStore, MemoryTables
 from resolute_sim.loop import run_virtually
 from resolute_sim.market import move_prices, with_moving_prices
 from resolute_sim.master import SimulatedMaster
-from resolute_sim.mischief import Mischief, restore_order
+from resolute_sim.fault_injection import FaultInjector, restore_order
 from resolute_sim.money import relent, with_money, with_time
 from resolute_sim.checks import Violation
-from resolute_sim.weather import Weather, draw_weather
+from resolute_sim.fault_plan import FaultPlan, draw_fault_plan
 from resolute_sim.workload import Submission, Workload, draw_workload
 from resolute_sim.world import World
 
@@ -64,19 +64,19 @@ def simulate(
     *,
     tell: Callable[[str], None] | None = None,
     workload: Workload | None = None,
-    weather: Weather | None = None,
+    fault_plan: FaultPlan | None = None,
     with_replay: bool = False,
     snapshot_every: int = 7,
     rules_every: int = 1,
     deadlines: bool = False,
     look: Callable[[MemoryTables], None] = lambda _tables: None,
 ) -> Outcome:
-    """Run the world of this seed. `workload` and `weather` replace what the seed would draw; with `deadlines` some worlds are
+    """Run the world of this seed. `workload` and `fault_plan` replace what the seed would draw; with `deadlines` some worlds are
     given ones that can be kept (`money.with_time`). `look` is given what is stored at the end."""
     rng = random.Random(f"world {seed}")
-    chosen_weather = draw_weather(rng)
-    chosen_workload = with_money(rng, draw_workload(rng, within_s=chosen_weather.turbulence_s))
-    chosen_weather = with_moving_prices(rng, chosen_weather)
+    chosen_fault_plan = draw_fault_plan(rng)
+    chosen_workload = with_money(rng, draw_workload(rng, within_s=chosen_fault_plan.faults_s))
+    chosen_fault_plan = with_moving_prices(rng, chosen_fault_plan)
     if deadlines:
         chosen_workload = with_time(rng, chosen_workload)
     with quiet():
@@ -84,7 +84,7 @@ def simulate(
             _lead(
                 seed,
                 workload or chosen_workload,
-                weather or chosen_weather,
+                fault_plan or chosen_fault_plan,
                 tell,
                 with_replay,
                 snapshot_every=snapshot_every,
@@ -97,7 +97,7 @@ def simulate(
 async def _lead(
     seed: int,
     workload: Workload,
-    weather: Weather,
+    fault_plan: FaultPlan,
     tell: Callable[[str], None] | None,
     with_replay: bool,
     *,
@@ -106,7 +106,7 @@ async def _lead(
     look: Callable[[MemoryTables], None],
 ) -> Outcome:
     world = World(
-        seed=seed, workload=workload, weather=weather, tell=tell, snapshot_every=snapshot_every, rules_every=rules_every
+        seed=seed, workload=workload, fault_plan=fault_plan, tell=tell, snapshot_every=snapshot_every, rules_every=rules_every
     )
     try:
         await _live(world)
@@ -123,10 +123,10 @@ async def _live(world: World) -> None:
     await world.set_up()
     world.boot_fixed_machines()
     submitting = [asyncio.create_task(_submit(world, each)) for each in world.workload.submissions]
-    mischief = Mischief(world)
-    faults = [asyncio.create_task(mischief.run(fault)) for fault in sorted(world.weather.gaps)]
+    injector = FaultInjector(world)
+    faults = [asyncio.create_task(injector.run(fault)) for fault in sorted(world.fault_plan.gaps)]
     faults.append(asyncio.create_task(move_prices(world)))
-    await _pass(world, world.weather.turbulence_s)
+    await _pass(world, world.fault_plan.faults_s)
     for task in faults:
         task.cancel()
     await asyncio.gather(*faults, return_exceptions=True)
@@ -135,7 +135,7 @@ async def _live(world: World) -> None:
             task.cancel()
         return
     await asyncio.gather(*submitting)
-    world.grow_calm()
+    world.stop_faults()
     await restore_order(world)
     await _settle(world)
 

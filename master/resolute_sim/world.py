@@ -31,7 +31,7 @@ from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import JOIN_TOKEN, Killed, LatentStore, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
 from resolute_sim.checks import Checks
-from resolute_sim.weather import CALM, Weather
+from resolute_sim.fault_plan import NO_FAULTS, FaultPlan
 from resolute_sim.workload import EPOCH, OWNERS, Workload
 
 HEARTBEAT_S = 5.0
@@ -59,7 +59,7 @@ class World:
         *,
         seed: int,
         workload: Workload,
-        weather: Weather,
+        fault_plan: FaultPlan,
         tell: Callable[[str], None] | None = None,
         snapshot_every: int = 1,
         rules_every: int = 1,
@@ -69,13 +69,13 @@ class World:
         self.ids: IdSource = SeededIds(self.rng.getrandbits(64))
         self.clock: Clock = LoopClock(EPOCH, loop)
         self.workload = workload
-        self.weather = weather
+        self.fault_plan = fault_plan
         self.pools: Mapping[PoolName, PoolPolicy] = workload.pools
         self.storage = Storage()
         self.event_log: EventLog = WorldEventLog(self.tell)
         self.tables = MemoryTables()
         self.cloud = FakeCloud(
-            clock=self.clock, rng=random.Random(self.rng.getrandbits(64)), behaviour=weather.cloud, host=self
+            clock=self.clock, rng=random.Random(self.rng.getrandbits(64)), behaviour=fault_plan.cloud, host=self
         )
         self.machines: dict[str, SimulatedMachine] = {}
         self.master: SimulatedMaster | None = None
@@ -87,9 +87,9 @@ class World:
             pools=self.pools,
             snapshot_every=snapshot_every,
             rules_every=rules_every,
-            prices_asked_every_s=weather.prices.asked_every_s if weather.prices is not None else 0.0,
+            prices_asked_every_s=fault_plan.prices.asked_every_s if fault_plan.prices is not None else 0.0,
         )
-        self._prices_asked_every_s = weather.prices.asked_every_s if weather.prices is not None else None
+        self._prices_asked_every_s = fault_plan.prices.asked_every_s if fault_plan.prices is not None else None
         self.fate: Callable[[Change], None] | None = None
         """What befalls the next commit before it is stored."""
         self.fate_after: Callable[[Change], None] | None = None
@@ -140,7 +140,7 @@ class World:
             seed = self.rng.getrandbits(64)
             commits = random.Random(seed + 1)
             master = SimulatedMaster(
-                store=LatentStore(self.tables, hook=self, rng=commits, commit_s=self.weather.commit_s),
+                store=LatentStore(self.tables, hook=self, rng=commits, commit_s=self.fault_plan.commit_s),
                 clock=self.clock,
                 seed=seed,
                 pools=self.pools,
@@ -154,7 +154,7 @@ class World:
                 await master.start()
             except (Killed, ResoluteError, OSError):
                 await master.kill()
-                await asyncio.sleep(self.rng.uniform(*self.weather.outage_s))
+                await asyncio.sleep(self.rng.uniform(*self.fault_plan.outage_s))
                 continue
             self.master = master
         self._restarting = False
@@ -176,7 +176,7 @@ class World:
         for link in self._links:
             link.cut()
         self._links.clear()
-        await asyncio.sleep(self.rng.uniform(*self.weather.outage_s))
+        await asyncio.sleep(self.rng.uniform(*self.fault_plan.outage_s))
         await self.start_master()
         self.checks.excuse((self.clock.now() - began).total_seconds())
         self.checks.unreachable(None, began)
@@ -308,12 +308,12 @@ class World:
         for budget in self.workload.budgets:
             await self.submit(budget)
 
-    def grow_calm(self) -> None:
+    def stop_faults(self) -> None:
         """From here on nothing goes wrong any more."""
         self.tell("world  grows calm")
         self.fate = self.fate_after = None
-        self.cloud.behaviour = CALM.cloud
-        self.weather = CALM
+        self.cloud.behaviour = NO_FAULTS.cloud
+        self.fault_plan = NO_FAULTS
         for machine in self.machines.values():
             machine.partitioned = False
 

@@ -52,7 +52,7 @@ class Interface:
     @property
     def routes(self) -> tuple[Route, ...]:
         return (
-            Page("GET", "/", Action.PUBLIC, nothing, _front_door),
+            Page("GET", "/", Action.PUBLIC, nothing, _redirect_home),
             Page("GET", assets.PREFIX + "{name}", Action.PUBLIC, nothing, _asset),
             Page("GET", "/det/events", Action.VIEW, nothing, self._live.stream),
             *login.PAGES,
@@ -80,8 +80,8 @@ class Interface:
         )
 
 
-async def _front_door(call: Call, _: None) -> web.StreamResponse:
-    """People are led to the interface; a program that asks for a call at the root is told that there is none."""
+async def _redirect_home(call: Call, _: None) -> web.StreamResponse:
+    """Redirects a browser to the interface. A request that does not accept HTML gets 404."""
     if "text/html" not in call.request.headers.get("Accept", ""):
         raise web.HTTPNotFound
     return see("/det/")

@@ -1,4 +1,4 @@
-"""Pools at a glance, for the home page and the cluster's."""
+"""Summaries of pools, for the home page and the page of the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DRAWN = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class PoolSummary:
     """`pool` as the API shows it; `coming` are slots of machines on their way."""
 
     pool: ResourcePool
@@ -39,20 +39,20 @@ class Glance:
         return self.pool.slots_available + self.coming <= DRAWN
 
 
-async def glances(api: ApiContext) -> Sequence[Glance]:
+async def summaries(api: ApiContext) -> Sequence[PoolSummary]:
     """Of every pool, by name."""
     names = sorted(api.engine.pools)
     snapshots = [api.engine.snapshot(name) for name in names]
     shown = await asyncio.to_thread(lambda: [show_pool(snapshot, api.config) for snapshot in snapshots])
-    return [_glance(api, name, pool) for name, pool in zip(names, shown, strict=True)]
+    return [_summary(api, name, pool) for name, pool in zip(names, shown, strict=True)]
 
 
-def _glance(api: ApiContext, name: PoolName, pool: ResourcePool) -> Glance:
+def _summary(api: ApiContext, name: PoolName, pool: ResourcePool) -> PoolSummary:
     state, now = api.engine.state, api.clock.now()
     machines = [each for each in state.all(Instance) if each.pool == name and not each.over and not each.refused]
     account = state.get(Account, account_id(Owner.POOL, name))
     current = None if account is None else account.until(now)
-    return Glance(
+    return PoolSummary(
         pool=pool,
         coming=sum(each.slots for each in machines if each.joined_at is None and each.intent is Intent.RUN),
         machines=len(machines),

@@ -39,7 +39,7 @@ _NOTHING = Evidence()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Forecast:
     """What is expected of one offer now."""
 
     offer: Offer
@@ -66,7 +66,7 @@ class Outlook:
         return (*price_order(self.expected_price), self.factor, self.offer.offer_id)
 
 
-def outlook(offer: Offer, belief: OfferBelief | None, now: datetime) -> Outlook:
+def forecast(offer: Offer, belief: OfferBelief | None, now: datetime) -> Forecast:
     seen = _NOTHING if belief is None else belief.seen
     weight = risk.weight_of(seen, now)
     join_s = DEFAULT_JOIN_TIME_S if belief is None or belief.join_time_s is None else belief.join_time_s
@@ -75,7 +75,7 @@ def outlook(offer: Offer, belief: OfferBelief | None, now: datetime) -> Outlook:
     granted = (seen.granted * weight + TRUST) / (seen.requests * weight + TRUST)
     joins = (seen.joins * weight + TRUST) / (seen.boots * weight + TRUST)
     once_s = join_s + (1 / granted - 1) * REFUSAL_DELAY_S + (1 / joins - 1) * BOOT_TIMEOUT_S
-    return Outlook(
+    return Forecast(
         offer=offer,
         price_per_hour=price_in_force(offer, belief),
         join_time_s=join_s,
@@ -86,14 +86,14 @@ def outlook(offer: Offer, belief: OfferBelief | None, now: datetime) -> Outlook:
     )
 
 
-def outlooks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> list[Outlook]:
+def forecasts(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> list[Forecast]:
     """All offers of a pool, the best first; also those that may not be asked for now (`risk.blocks` knows them)."""
-    return sorted((outlook(offer, beliefs.get(offer.offer_id), now) for offer in pool.offers), key=lambda o: o.order)
+    return sorted((forecast(offer, beliefs.get(offer.offer_id), now) for offer in pool.offers), key=lambda o: o.order)
 
 
 def in_order(
     pool: PoolScaling, beliefs: Mapping[str, OfferBelief], blocked: Container[str], now: datetime
-) -> list[Outlook]:
+) -> list[Forecast]:
     """In the order in which they are tried for work that fits on any of them: those that may be asked for now, which are not
     `blocked` (by offer id), first."""
-    return sorted(outlooks(pool, beliefs, now), key=lambda each: (each.offer.offer_id in blocked, each.order))
+    return sorted(forecasts(pool, beliefs, now), key=lambda each: (each.offer.offer_id in blocked, each.order))

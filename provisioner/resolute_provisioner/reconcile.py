@@ -94,7 +94,7 @@ class StrayFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudTrouble:
+class CloudCallFailed:
     """A call failed and will be repeated. `call` is launch, terminate or list; `instance_id` may be empty."""
 
     call: str
@@ -102,7 +102,7 @@ class CloudTrouble:
     message: str
 
 
-CloudReport = InstanceLaunched | LaunchRefused | InstanceObserved | StrayFound | CloudTrouble
+CloudReport = InstanceLaunched | LaunchRefused | InstanceObserved | StrayFound | CloudCallFailed
 
 
 class InstanceLedger(Protocol):
@@ -123,7 +123,7 @@ class ReconcileSettings:
 
     steady_period_s: float = 10.0
     """Between two listings while nothing starts or ends."""
-    trouble_period_cap_s: float = 60.0
+    error_period_cap_s: float = 60.0
     """A cloud that cannot list is asked more and more rarely, down to this."""
     launch_attempts: int = 5
     """How often a launch is repeated while the cloud does not answer, before its row is given up."""
@@ -316,10 +316,10 @@ class Reconciler:
                 try:
                     in_transition = await self.observe()
                     failures = 0
-                except CloudError as trouble:
+                except CloudError as error:
                     failures += 1
                     in_transition = False
-                    await self._ledger.report(CloudTrouble(call="list", instance_id="", message=str(trouble)))
+                    await self._ledger.report(CloudCallFailed(call="list", instance_id="", message=str(error)))
                 if self._failure is not None:
                     raise self._failure
                 await self._pause(self._period_s(in_transition, failures))
@@ -431,7 +431,7 @@ class Reconciler:
             await self._cloud.terminate(due)
         except CloudError as error:
             # Not remembered as ordered: the next comparison orders it again.
-            await self._ledger.report(CloudTrouble(call="terminate", instance_id="", message=str(error)))
+            await self._ledger.report(CloudCallFailed(call="terminate", instance_id="", message=str(error)))
         else:
             self._ordered_to_end.update(dict.fromkeys(due, now))
 
@@ -459,7 +459,7 @@ class Reconciler:
     def _period_s(self, in_transition: bool, failures: int) -> float:
         poll_s = self._cloud.capabilities.poll_s
         if failures:
-            return min(self._settings.trouble_period_cap_s, poll_s * 2.0 ** min(failures, 16))
+            return min(self._settings.error_period_cap_s, poll_s * 2.0 ** min(failures, 16))
         return poll_s if in_transition else max(poll_s, self._settings.steady_period_s)
 
     async def _pause(self, seconds: float) -> None:

@@ -53,7 +53,7 @@ HALF_LIFE_S = 24 * 3600.0
 """What was seen a day ago counts half: markets change by the hour, machines are lost by the day."""
 
 
-# --------------------------------------------------------------------------------------------------------- lessons
+# --------------------------------------------------------------------------------------------------------- updates
 
 
 def launched(belief: OfferBelief, *, now: datetime) -> OfferBelief:
@@ -179,7 +179,7 @@ def used_again(belief: OfferBelief, idle_since: datetime, *, now: datetime) -> O
 
 
 def ordered(belief: OfferBelief, end: Termination, *, now: datetime, idle_since: datetime | None = None) -> OfferBelief:
-    """The lesson for the offer from our own order to end one of its machines; an order is given once."""
+    """The update of the offer after our own order to end one of its machines; an order is given once."""
     if end.drain:
         return disturbed(belief, now=now) if end.cause in BY_CHOICE else belief
     match end.cause:

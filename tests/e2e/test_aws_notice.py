@@ -29,7 +29,7 @@ NOTICE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Scenario:
     """What is on record of a trial whose machine told of its end, and of other work that came then."""
 
     ends_at: datetime
@@ -54,14 +54,14 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     # With room for one machine: only the word of its end lets another one come beside it.
     pools = {"default": {"instance_type": "m5.large", "spot": True, "spot_max_price": "0.05", "max_instances": 1}}
     with aws_cluster(tmp_path_factory.mktemp("notice"), pools) as aws:
         yield told(aws)
 
 
-def told(aws: AwsCluster) -> Story:
+def told(aws: AwsCluster) -> Scenario:
     cluster = aws.cluster
     half = f"report {STEPS // 2} every 0.02s"
     script = [half, "checkpoint", "wait for preemption", half, "checkpoint every 50"]
@@ -79,7 +79,7 @@ def told(aws: AwsCluster) -> Story:
     task.resume()
     assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
     until("EC2 has ended all", aws.all_ended)
-    return Story(
+    return Scenario(
         ends_at=ends_at,
         held=held,
         launches=launches,
@@ -100,34 +100,34 @@ def done_meanwhile(aws: AwsCluster) -> tuple[TrialAllocation, ...]:
     return trial.list_allocations()
 
 
-def test_only_the_end_was_told(story: Story) -> None:
-    (notice,) = story.told("notice")
-    assert "interruption" in notice and not any("rebalance" in reason for _, _, reason in story.decisions)
+def test_only_the_end_was_told(scenario: Scenario) -> None:
+    (notice,) = scenario.told("notice")
+    assert "interruption" in notice and not any("rebalance" in reason for _, _, reason in scenario.decisions)
 
 
-def test_the_replacement_is_asked_for_while_machine_and_work_are_there(story: Story) -> None:
-    (run,) = story.held
-    assert run.end_time is None and story.lived
-    assert story.launches == len(story.told("launch")) == 2
+def test_the_replacement_is_asked_for_while_machine_and_work_are_there(scenario: Scenario) -> None:
+    (run,) = scenario.held
+    assert run.end_time is None and scenario.lived
+    assert scenario.launches == len(scenario.told("launch")) == 2
 
 
-def test_the_work_is_asked_to_save_by_the_deadline_of_the_notice(story: Story) -> None:
-    (run,) = story.held
+def test_the_work_is_asked_to_save_by_the_deadline_of_the_notice(scenario: Scenario) -> None:
+    (run,) = scenario.held
     assert run.preempted and run.notice is not None
-    assert (run.notice.kind, run.notice.deadline) == (NoticeKind.INTERRUPTION, story.ends_at)
-    (asked,) = story.told("preempt")
-    assert story.ends_at.isoformat(timespec="seconds") in asked
+    assert (run.notice.kind, run.notice.deadline) == (NoticeKind.INTERRUPTION, scenario.ends_at)
+    (asked,) = scenario.told("preempt")
+    assert scenario.ends_at.isoformat(timespec="seconds") in asked
 
 
-def test_nothing_more_is_placed_on_the_machine(story: Story) -> None:
-    first, second = story.runs
+def test_nothing_more_is_placed_on_the_machine(scenario: Scenario) -> None:
+    first, second = scenario.runs
     assert len({*first.instance_ids, *second.instance_ids}) == 2
-    assert [run.instance_ids for run in story.other] == [second.instance_ids]
+    assert [run.instance_ids for run in scenario.other] == [second.instance_ids]
 
 
-def test_the_work_goes_on_at_the_exact_step(story: Story) -> None:
-    assert check(story.event_log, [story.record]) == []
-    saved, (start,) = story.of_run(1, "save")[-1], story.of_run(2, "start")
-    assert start["step"] == saved["step"] == story.of_run(1, "step")[-1]["step"] == STEPS // 2
+def test_the_work_goes_on_at_the_exact_step(scenario: Scenario) -> None:
+    assert check(scenario.event_log, [scenario.record]) == []
+    saved, (start,) = scenario.of_run(1, "save")[-1], scenario.of_run(2, "start")
+    assert start["step"] == saved["step"] == scenario.of_run(1, "step")[-1]["step"] == STEPS // 2
     assert start["resumed_from"] == saved["uuid"]
-    assert datetime.fromisoformat(saved["at"]) <= story.ends_at
+    assert datetime.fromisoformat(saved["at"]) <= scenario.ends_at

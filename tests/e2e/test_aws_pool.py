@@ -34,7 +34,7 @@ NOTICE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Scenario:
     """What is on record of one trial whose spot machine was taken back, and of a pool whose machines cannot boot."""
 
     aws: AwsCluster
@@ -62,7 +62,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     pools = {
         "default": {"instance_type": "m5.large", "spot": True, "spot_max_price": "0.05"},
         "broken": {"instance_type": "m5.large", "startup_script": "#!/bin/sh\necho no disk\nexit 3\n"},
@@ -71,7 +71,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield told(aws)
 
 
-def told(aws: AwsCluster) -> Story:
+def told(aws: AwsCluster) -> Scenario:
     cluster, front, bridge = aws.cluster, aws.front, aws.bridge
     # The machine is taken back in the middle, however long that takes.
     half = f"report {STEPS // 2} every 0.05s"
@@ -99,7 +99,7 @@ def told(aws: AwsCluster) -> Story:
     doomed.kill()
     until("EC2 has ended all", aws.all_ended)
     instances = until("the books are closed", lambda: closed(cluster))
-    return Story(
+    return Scenario(
         aws=aws,
         event_log=read_event_log(cluster.event_log),
         record=record_of(experiment, steps=STEPS),
@@ -136,58 +136,58 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def test_the_training_goes_on_at_the_exact_step_on_another_machine(story: Story) -> None:
-    assert check(story.event_log, [story.record]) == []
-    assert len(story.runs) == 2 and story.machine(1).id != story.machine(2).id
-    saved = story.of_run(1, "save")[-1]
-    (start,) = story.of_run(2, "start")
-    assert start["step"] == saved["step"] == story.of_run(1, "step")[-1]["step"]
-    assert moment(saved["at"]) <= story.ends_at
-    assert story.runs[0].preempted and story.runs[0].exit_code == 0
+def test_the_training_goes_on_at_the_exact_step_on_another_machine(scenario: Scenario) -> None:
+    assert check(scenario.event_log, [scenario.record]) == []
+    assert len(scenario.runs) == 2 and scenario.machine(1).id != scenario.machine(2).id
+    saved = scenario.of_run(1, "save")[-1]
+    (start,) = scenario.of_run(2, "start")
+    assert start["step"] == saved["step"] == scenario.of_run(1, "step")[-1]["step"]
+    assert moment(saved["at"]) <= scenario.ends_at
+    assert scenario.runs[0].preempted and scenario.runs[0].exit_code == 0
 
 
-def test_the_replacement_is_asked_for_at_the_notice(story: Story) -> None:
-    first, second = story.machine(1), story.machine(2)
-    assert first.notice is not None and first.notice.deadline == story.ends_at
+def test_the_replacement_is_asked_for_at_the_notice(scenario: Scenario) -> None:
+    first, second = scenario.machine(1), scenario.machine(2)
+    assert first.notice is not None and first.notice.deadline == scenario.ends_at
     assert second.requested_at is not None and first.paid_until is not None
-    assert second.requested_at <= min(story.ends_at, first.paid_until)
+    assert second.requested_at <= min(scenario.ends_at, first.paid_until)
 
 
-def test_a_spot_machine_is_asked_for_as_it_should_be(story: Story) -> None:
-    asked = story.launch_of(story.machine(1).id)
+def test_a_spot_machine_is_asked_for_as_it_should_be(scenario: Scenario) -> None:
+    asked = scenario.launch_of(scenario.machine(1).id)
     assert asked["InstanceMarketOptions.MarketType"] == "spot"
     assert asked["InstanceMarketOptions.SpotOptions.MaxPrice"] == "0.05"
     assert asked["MetadataOptions.HttpTokens"] == "required"
     assert asked["InstanceInitiatedShutdownBehavior"] == "terminate"
-    machine_id = story.aws.machine_of(story.machine(1).id)
-    tags = story.aws.tags_of(machine_id)
-    assert tags["resolute:token"] == story.machine(1).token and tags["determined-resource-pool"] == "default"
-    held = story.aws.front.user_data(machine_id)
+    machine_id = scenario.aws.machine_of(scenario.machine(1).id)
+    tags = scenario.aws.tags_of(machine_id)
+    assert tags["resolute:token"] == scenario.machine(1).token and tags["determined-resource-pool"] == "default"
+    held = scenario.aws.front.user_data(machine_id)
     assert base64.b64decode(asked["UserData"]) == held
-    assert (story.aws.bridge.machines[machine_id].directory / "user-data").read_bytes() == held
+    assert (scenario.aws.bridge.machines[machine_id].directory / "user-data").read_bytes() == held
 
 
-def test_a_recommendation_to_leave_is_heard_and_costs_nothing(story: Story) -> None:
-    told = [reason for kind, _, reason in story.decisions if kind == "notice"]
+def test_a_recommendation_to_leave_is_heard_and_costs_nothing(scenario: Scenario) -> None:
+    told = [reason for kind, _, reason in scenario.decisions if kind == "notice"]
     assert len(told) == 2 and "rebalance" in told[0] and "interruption" in told[1]
-    assert [reason for kind, _, reason in story.decisions if kind == "preempt" and "rebalance" in reason] == []
+    assert [reason for kind, _, reason in scenario.decisions if kind == "preempt" and "rebalance" in reason] == []
 
 
-def test_each_machine_is_launched_once_and_ends(story: Story) -> None:
+def test_each_machine_is_launched_once_and_ends(scenario: Scenario) -> None:
     """Although the answer to the very first launch was lost."""
-    launches, machines = story.aws.front.launches(), story.aws.front.machines()
+    launches, machines = scenario.aws.front.launches(), scenario.aws.front.machines()
     assert len(launches) > len(machines)
     assert len({asked["ClientToken"] for asked in launches}) == len(machines)
-    assert story.aws.all_ended()
+    assert scenario.aws.all_ended()
 
 
-def test_the_token_of_the_user_data_is_of_no_use_once_the_machine_has_joined(story: Story) -> None:
-    assert story.answer_to_used_token.status_code == 403
-    assert "good once" in story.answer_to_used_token.text
+def test_the_token_of_the_user_data_is_of_no_use_once_the_machine_has_joined(scenario: Scenario) -> None:
+    assert scenario.answer_to_used_token.status_code == 403
+    assert "good once" in scenario.answer_to_used_token.text
 
 
-def test_a_machine_that_cannot_boot_says_why_and_ends_itself(story: Story) -> None:
-    failed = [each for each in story.instances.values() if each.pool == "broken"]
+def test_a_machine_that_cannot_boot_says_why_and_ends_itself(scenario: Scenario) -> None:
+    failed = [each for each in scenario.instances.values() if each.pool == "broken"]
     assert failed and all(each.joined_at is None for each in failed)
     said = [each for each in failed if "its boot failed (startup_script)" in each.end_reason]
     assert said and all("no disk" in each.end_reason for each in said)
@@ -199,9 +199,9 @@ def test_a_machine_that_cannot_boot_says_why_and_ends_itself(story: Story) -> No
     assert all(pause >= wanted for pause, wanted in zip(pauses_s, wanted_s, strict=True)), "it asks less and less"
 
 
-def test_no_secret_is_in_what_machines_say(story: Story) -> None:
-    for machine_id, machine in story.aws.bridge.machines.items():
-        token = json.loads(files_of(story.aws.front.user_data(machine_id))["agent.yaml"])["join_token"]
+def test_no_secret_is_in_what_machines_say(scenario: Scenario) -> None:
+    for machine_id, machine in scenario.aws.bridge.machines.items():
+        token = json.loads(files_of(scenario.aws.front.user_data(machine_id))["agent.yaml"])["join_token"]
         assert token not in machine.log()
         kept = Path(machine.directory / "lib" / "resolute" / "agent" / "agent-state.json")
         assert not kept.exists() or kept.stat().st_mode & 0o077 == 0

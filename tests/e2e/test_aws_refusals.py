@@ -41,7 +41,7 @@ REFUSED = {"m5.xlarge": NO_CAPACITY, "m5.large": Refuse("VcpuLimitExceeded"), "r
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Scenario:
     """What is on record of the only trial of a pool, and of the pool when the trial had ended."""
 
     launches: list[str]
@@ -63,22 +63,22 @@ def offer_of(offers: GetPoolOffersResponse, instance_type: str) -> PoolOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Stories:
+class Scenarios:
     untried: GetPoolOffersResponse
     """Of the pool `scarce`, before anything was asked for."""
-    scarce: Story
-    spent: Story
+    scarce: Scenario
+    spent: Scenario
     told_to_who_waited: str
     """Of the pool `spent`, while nothing was to be had: what `det job explain` prints."""
 
 
 @pytest.fixture(scope="module")
-def stories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stories]:
+def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenarios]:
     with aws_cluster(tmp_path_factory.mktemp("refusals"), POOLS) as aws:
         yield told(aws)
 
 
-def told(aws: AwsCluster) -> Stories:
+def told(aws: AwsCluster) -> Scenarios:
     aws.front.refused.update(REFUSED)
     untried = aws.cluster.client.queue.offers("scarce")
     scarce, spent = (
@@ -89,10 +89,10 @@ def told(aws: AwsCluster) -> Stories:
     del aws.front.refused["r5.large"]
     for experiment in (scarce, spent):
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
-    return Stories(
+    return Scenarios(
         untried=untried,
-        scarce=story(aws, "scarce", scarce),
-        spent=story(aws, "spent", spent),
+        scarce=scenario(aws, "scarce", scarce),
+        spent=scenario(aws, "spent", spent),
         told_to_who_waited=told_of_quota,
     )
 
@@ -103,13 +103,13 @@ def why(aws: AwsCluster, experiment: Experiment, *, naming: str) -> str | None:
     return text if naming in text else None
 
 
-def story(aws: AwsCluster, pool: str, experiment: Experiment) -> Story:
+def scenario(aws: AwsCluster, pool: str, experiment: Experiment) -> Scenario:
     client = aws.cluster.client
     (trial,) = experiment.list_trials()
     runs = trial.list_allocations()
     (machine,) = [each for each in client.cluster.instances() if each.id in runs[-1].instance_ids]
     tagged = ("determined-resource-pool", pool)
-    return Story(
+    return Scenario(
         launches=[asked["InstanceType"] for asked in aws.front.launches() if tagged in tags_asked_for(asked)],
         runs=runs,
         machine=machine,
@@ -126,27 +126,27 @@ def tags_asked_for(asked: dict[str, str]) -> set[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------------------- no capacity
 
 
-def test_the_next_offer_is_asked_for_at_once(stories: Stories) -> None:
+def test_the_next_offer_is_asked_for_at_once(scenarios: Scenarios) -> None:
     """Before the first is asked again, which backs off."""
-    assert stories.scarce.launches == ["m5.xlarge", "t3.large"]
-    (refusal,) = stories.scarce.refusals
+    assert scenarios.scarce.launches == ["m5.xlarge", "t3.large"]
+    (refusal,) = scenarios.scarce.refusals
     assert "InsufficientInstanceCapacity" in refusal
 
 
-def test_the_work_is_done_on_the_machine_of_the_next_offer(stories: Stories) -> None:
-    (run,) = stories.scarce.runs
+def test_the_work_is_done_on_the_machine_of_the_next_offer(scenarios: Scenarios) -> None:
+    (run,) = scenarios.scarce.runs
     assert run.exit_code == 0
-    assert stories.scarce.machine.offer == "aws/us-east-1/t3.large/on_demand"
-    assert stories.scarce.machine.joined_at is not None
+    assert scenarios.scarce.machine.offer == "aws/us-east-1/t3.large/on_demand"
+    assert scenarios.scarce.machine.joined_at is not None
 
 
-def test_what_was_learnt_of_the_offers_is_shown(stories: Stories) -> None:
-    refused, granted = stories.scarce.offer("m5.xlarge"), stories.scarce.offer("t3.large")
+def test_what_was_learnt_of_the_offers_is_shown(scenarios: Scenarios) -> None:
+    refused, granted = scenarios.scarce.offer("m5.xlarge"), scenarios.scarce.offer("t3.large")
     assert (refused.launches, refused.consecutive_refusals, refused.last_refusal) == (0, 1, "no_capacity")
     assert "InsufficientInstanceCapacity" in refused.last_message and refused.join_time_s is None
     assert (granted.launches, granted.consecutive_refusals, granted.last_refusal) == (1, 0, "")
     assert granted.join_time_s is not None
-    untried = offer_of(stories.untried, "m5.xlarge")
+    untried = offer_of(scenarios.untried, "m5.xlarge")
     assert refused.expected_price is not None and untried.expected_price is not None
     assert refused.expected_price > untried.expected_price, "the wait for a refusal is part of what it costs"
 
@@ -154,27 +154,27 @@ def test_what_was_learnt_of_the_offers_is_shown(stories: Stories) -> None:
 # ------------------------------------------------------------------------------------------------------------- quota
 
 
-def test_a_spent_quota_stops_its_family_and_no_other(stories: Stories) -> None:
-    first, second, *again = stories.spent.launches
+def test_a_spent_quota_stops_its_family_and_no_other(scenarios: Scenarios) -> None:
+    first, second, *again = scenarios.spent.launches
     assert (first, second) == ("m5.large", "r5.large")
     assert set(again) == {"r5.large"}, (
         "of the family nothing is asked for again, and not the type that would be granted"
     )
-    assert stories.spent.machine.offer == "aws/us-east-1/r5.large/spot"
-    (run,) = stories.spent.runs
+    assert scenarios.spent.machine.offer == "aws/us-east-1/r5.large/spot"
+    (run,) = scenarios.spent.runs
     assert run.exit_code == 0
 
 
-def test_who_waits_is_told_of_the_quota(stories: Stories) -> None:
-    told = stories.told_to_who_waited
+def test_who_waits_is_told_of_the_quota(scenarios: Scenarios) -> None:
+    told = scenarios.told_to_who_waited
     assert "the quota of aws/us-east-1/on_demand/Standard" in told and "is used up" in told
     assert "VcpuLimitExceeded" in told and "InsufficientInstanceCapacity" in told
 
 
-def test_the_operator_is_told_of_the_quota(stories: Stories) -> None:
-    spent, same, other = (stories.spent.offer(each) for each in ("m5.large", "c5.large", "r5.large"))
+def test_the_operator_is_told_of_the_quota(scenarios: Scenarios) -> None:
+    spent, same, other = (scenarios.spent.offer(each) for each in ("m5.large", "c5.large", "r5.large"))
     assert spent.quota == same.quota != other.quota
     assert "is used up" in spent.blocked and "VcpuLimitExceeded" in spent.blocked
     assert f"reported for offer {spent.id}" in same.blocked and same.blocked_until == spent.blocked_until
     assert other.blocked == "" and other.launches == 1
-    assert "quota_exceeded: VcpuLimitExceeded" in stories.spent.refusals[0]
+    assert "quota_exceeded: VcpuLimitExceeded" in scenarios.spent.refusals[0]

@@ -38,7 +38,7 @@ INTERRUPTIONS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Scenario:
     """A trial that lost two machines, and the bucket that outlived them."""
 
     cluster: LiveCluster
@@ -72,7 +72,7 @@ def an_event_log() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[Story]:
+def scenario(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[Scenario]:
     provider = {
         "type": "local",
         "slots_per_instance": 1,
@@ -97,7 +97,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
             state = experiment.wait(interval_s=0.2, timeout_s=180)
             (trial,) = experiment.list_trials()
             assert state == "COMPLETED", "".join(trial.iter_logs())
-            yield Story(
+            yield Scenario(
                 cluster=cluster,
                 event_log=read_event_log(event_log),
                 record=record_of(experiment, steps=STEPS, lost=cluster.lost_machines()),
@@ -107,44 +107,44 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
     assert cluster.left_over() == []
 
 
-def test_nothing_was_lost_and_nothing_ran_twice(story: Story) -> None:
-    assert check(story.event_log, [story.record]) == []
+def test_nothing_was_lost_and_nothing_ran_twice(scenario: Scenario) -> None:
+    assert check(scenario.event_log, [scenario.record]) == []
 
 
-def test_the_notice_was_enough_for_a_save_in_the_bucket_and_not_a_step_was_repeated(story: Story) -> None:
-    saved = story.of_run(1, "save")[-1]
-    (start,) = story.of_run(2, "start")
+def test_the_notice_was_enough_for_a_save_in_the_bucket_and_not_a_step_was_repeated(scenario: Scenario) -> None:
+    saved = scenario.of_run(1, "save")[-1]
+    (start,) = scenario.of_run(2, "start")
     assert (start["resumed_from"], start["step"]) == (saved["uuid"], saved["step"])
-    assert saved["step"] == story.of_run(1, "step")[-1]["step"]
+    assert saved["step"] == scenario.of_run(1, "step")[-1]["step"]
 
 
-def test_a_sudden_loss_goes_back_to_the_last_committed_checkpoint(story: Story) -> None:
+def test_a_sudden_loss_goes_back_to_the_last_committed_checkpoint(scenario: Scenario) -> None:
     """The one that the master knows: the kill may fall between its report and the line of the event log, at no cost."""
-    (start,) = story.of_run(3, "start")
-    before = [each for each in story.known() if run_of(each) < 3]
+    (start,) = scenario.of_run(3, "start")
+    before = [each for each in scenario.known() if run_of(each) < 3]
     last = max(before, key=lambda each: int(each.metadata["steps_completed"]))
     assert (start["resumed_from"], start["step"]) == (last.uuid, last.metadata["steps_completed"])
-    assert start["step"] >= story.of_run(2, "save")[-1]["step"] >= KILL_AT - CHECKPOINT_EVERY
+    assert start["step"] >= scenario.of_run(2, "save")[-1]["step"] >= KILL_AT - CHECKPOINT_EVERY
 
 
-def test_what_is_in_the_bucket_can_be_fetched_from_it_and_through_the_master(story: Story, tmp_path: Path) -> None:
-    client = story.cluster.client
-    known = sorted(each.uuid for each in story.known())
-    assert [uuid for uuid in story.storage.list() if uuid not in story.killed_before_the_report()] == known
+def test_what_is_in_the_bucket_can_be_fetched_from_it_and_through_the_master(scenario: Scenario, tmp_path: Path) -> None:
+    client = scenario.cluster.client
+    known = sorted(each.uuid for each in scenario.known())
+    assert [uuid for uuid in scenario.storage.list() if uuid not in scenario.killed_before_the_report()] == known
     client.checkpoints.download(known[0], tmp_path / "by-master", mode="master")
     client.checkpoints.download(known[0], tmp_path / "direct", mode="direct")
     assert found_in(tmp_path / "direct") == found_in(tmp_path / "by-master")
     assert client.checkpoints.verify(known[0]).hashes
 
 
-def test_other_counts_empty_the_bucket_through_the_master(story: Story) -> None:
+def test_other_counts_empty_the_bucket_through_the_master(scenario: Scenario) -> None:
     """The last of these tests: it leaves one checkpoint."""
-    client = story.cluster.client
+    client = scenario.cluster.client
     counts = PatchCheckpointStorage(save_experiment_best=0, save_trial_best=0, save_trial_latest=1)
-    experiment = client.trials.get(story.trial_id).experiment_id
-    known = {each.uuid for each in story.known()}
+    experiment = client.trials.get(scenario.trial_id).experiment_id
+    known = {each.uuid for each in scenario.known()}
     client.experiments.patch(PatchExperiment(id=experiment, checkpoint_storage=counts))
-    until("the others are removed", lambda: len(known.intersection(story.storage.list())) == 1)
+    until("the others are removed", lambda: len(known.intersection(scenario.storage.list())) == 1)
 
 
 def run_of(checkpoint: Checkpoint) -> int:

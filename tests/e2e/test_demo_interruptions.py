@@ -1,4 +1,4 @@
-"""The demonstration's story without a framework: refused once, interrupted with a notice, killed without, and booked."""
+"""The demonstration's scenario without a framework: refused once, interrupted with a notice, killed without, and booked."""
 
 from __future__ import annotations
 

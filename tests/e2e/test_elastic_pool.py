@@ -36,7 +36,7 @@ POOLS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Misfortunes:
+class Faults:
     """A cluster with a pool for each, and an experiment that was submitted to each pool at the start."""
 
     cluster: LiveCluster
@@ -46,7 +46,7 @@ class Misfortunes:
 
 
 @pytest.fixture(scope="module")
-def misfortunes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Misfortunes]:
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faults]:
     """Their waiting times pass side by side."""
     pools = [{"pool_name": name, "provider": dict(provider)} for name, provider in POOLS.items()]
     given = {
@@ -60,7 +60,7 @@ def misfortunes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Misfortune
     with live_cluster(tmp_path_factory.mktemp("elastic"), **given) as cluster:
         assert cluster.client.cluster.instances() == () and cluster.machines() == []
         experiments = {name: submit(cluster, name) for name in sorted(POOLS)}
-        yield Misfortunes(cluster, experiments, misled_machine(cluster))
+        yield Faults(cluster, experiments, misled_machine(cluster))
     assert cluster.left_over() == []
 
 
@@ -97,11 +97,11 @@ def empty(cluster: LiveCluster, pool: str) -> bool:
     return all(each.state in ("gone", "refused") for each in instances(cluster, pool))
 
 
-# ------------------------------------------------------------------------------------------------------- misfortunes
+# ------------------------------------------------------------------------------------------------------- faults
 
 
-def test_a_refusal_for_capacity_is_waited_out_and_the_pool_returns_to_nothing(misfortunes: Misfortunes) -> None:
-    cluster, experiment = misfortunes.cluster, misfortunes.experiments["scarce"]
+def test_a_refusal_for_capacity_is_waited_out_and_the_pool_returns_to_nothing(faults: Faults) -> None:
+    cluster, experiment = faults.cluster, faults.experiments["scarce"]
     assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
     until("the pool is empty", lambda: empty(cluster, "scarce"))
     refused, launched = sorted(instances(cluster, "scarce"), key=lambda each: each.id)
@@ -111,17 +111,17 @@ def test_a_refusal_for_capacity_is_waited_out_and_the_pool_returns_to_nothing(mi
     assert any("scripted: launch request 1 is refused" in reason for _, _, reason in decisions(cluster, "scarce"))
 
 
-def test_a_used_up_quota_is_told_to_who_waits(misfortunes: Misfortunes) -> None:
-    cluster, experiment = misfortunes.cluster, misfortunes.experiments["capped"]
+def test_a_used_up_quota_is_told_to_who_waits(faults: Faults) -> None:
+    cluster, experiment = faults.cluster, faults.experiments["capped"]
     until("it is told", lambda: "quota" in why(cluster, experiment))
     assert "scripted: launch request 1 is refused" in why(cluster, experiment)
     assert len(instances(cluster, "capped")) == 1, "a quota is not used up less by asking again"
 
 
 def test_a_misconfigured_pool_says_so_and_stops_asking_until_the_master_is_started_again(
-    misfortunes: Misfortunes,
+    faults: Faults,
 ) -> None:
-    cluster, experiment = misfortunes.cluster, misfortunes.experiments["mistaken"]
+    cluster, experiment = faults.cluster, faults.experiments["mistaken"]
     until("it is told", lambda: "no request until the configuration changes" in why(cluster, experiment))
     assert "scripted: launch request 1 is refused" in why(cluster, experiment)
     assert any("scripted: launch request 1 is refused" in reason for _, _, reason in decisions(cluster, "mistaken"))
@@ -136,11 +136,11 @@ def test_a_misconfigured_pool_says_so_and_stops_asking_until_the_master_is_start
         assert each.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
 
 
-def test_a_machine_that_never_joins_is_replaced(misfortunes: Misfortunes) -> None:
-    cluster, experiment = misfortunes.cluster, misfortunes.experiments["deaf"]
+def test_a_machine_that_never_joins_is_replaced(faults: Faults) -> None:
+    cluster, experiment = faults.cluster, faults.experiments["deaf"]
     assert experiment.wait(interval_s=0.5, timeout_s=120) == "COMPLETED"
     found = {each.id: each for each in instances(cluster, "deaf")}
-    silent = found.pop(misfortunes.never_joined)
+    silent = found.pop(faults.never_joined)
     assert silent.joined_at is None and any(each.joined_at is not None for each in found.values())
     # On a busy machine a replacement may be too slow as well, and is replaced in its turn.
     for each in (silent, *(late for late in found.values() if late.joined_at is None)):

@@ -69,7 +69,7 @@ class GcpCluster(LiveCluster):
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Scenario:
     engine: FakeComputeEngine
     event_log: list[dict[str, Any]]
     record: TrialRecord
@@ -86,7 +86,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     directory = tmp_path_factory.mktemp("gcp")
     stock_out = FailedOperation(code="ZONE_RESOURCE_POOL_EXHAUSTED", message="us-central1-a has none", status=503)
     with (
@@ -107,7 +107,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             until("nothing is left", lambda: engine.there() == {} and bridge.living() == [])
             instances = until("the books are closed", lambda: _closed(cluster))
             (trial,) = experiment.list_trials()
-            yield Story(
+            yield Scenario(
                 engine=engine,
                 event_log=read_event_log(cluster.event_log),
                 record=record_of(experiment, steps=STEPS),
@@ -128,29 +128,29 @@ def _closed(cluster: LiveCluster) -> tuple[Instance, ...] | None:
     return instances if all(each.state in ("gone", "refused") for each in instances) else None
 
 
-def test_a_stock_out_that_only_the_operation_tells_moves_the_pool_to_the_next_zone(story: Story) -> None:
-    refused = [each for each in story.instances.values() if each.state == "refused"]
+def test_a_stock_out_that_only_the_operation_tells_moves_the_pool_to_the_next_zone(scenario: Scenario) -> None:
+    refused = [each for each in scenario.instances.values() if each.state == "refused"]
     assert len(refused) == 1 and refused[0].paid_from is None
-    assert any("us-central1-a has none" in reason for reason in story.decisions)
-    zones = [path.split("/")[0] for path in _inserted(story.engine)]
+    assert any("us-central1-a has none" in reason for reason in scenario.decisions)
+    zones = [path.split("/")[0] for path in _inserted(scenario.engine)]
     assert zones[0] != zones[1]
 
 
-def test_a_preemption_costs_no_step(story: Story) -> None:
-    assert check(story.event_log, [story.record]) == []
-    assert len(story.runs) == 2 and story.machine(1).id != story.machine(2).id
-    notice, saved = story.machine(1).notice, story.events(1, "save")[-1]
+def test_a_preemption_costs_no_step(scenario: Scenario) -> None:
+    assert check(scenario.event_log, [scenario.record]) == []
+    assert len(scenario.runs) == 2 and scenario.machine(1).id != scenario.machine(2).id
+    notice, saved = scenario.machine(1).notice, scenario.events(1, "save")[-1]
     assert notice is not None and notice.deadline is not None and "spot" in notice.reason
     assert datetime.fromisoformat(saved["at"].replace("Z", "+00:00")) <= notice.deadline
-    (start,) = story.events(2, "start")
-    assert start["step"] == saved["step"] == story.events(1, "step")[-1]["step"]
+    (start,) = scenario.events(2, "start")
+    assert start["step"] == saved["step"] == scenario.events(1, "step")[-1]["step"]
 
 
-def test_every_machine_was_deleted_and_what_it_cost_is_on_the_books(story: Story) -> None:
-    ran = {name: (start, end) for name, start, end in story.engine.ran()}
+def test_every_machine_was_deleted_and_what_it_cost_is_on_the_books(scenario: Scenario) -> None:
+    ran = {name: (start, end) for name, start, end in scenario.engine.ran()}
     assert len(ran) == 2 and all(end is not None for _, end in ran.values())
     for run in (1, 2):
-        machine = story.machine(run)
+        machine = scenario.machine(run)
         (start, end) = next(times for name, times in ran.items() if machine.id in name)
         assert end is not None and machine.paid_from is not None and machine.paid_until is not None
         assert machine.paid_from == start and abs((machine.paid_until - end).total_seconds()) < 1.0

@@ -30,7 +30,7 @@ Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Scenario:
     """What is on record of one trial that lost two machines."""
 
     cluster: LiveCluster
@@ -49,7 +49,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[Story]:
+def scenario(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[Scenario]:
     provider = {
         "type": "local",
         "slots_per_instance": 1,
@@ -65,7 +65,7 @@ def story(tmp_path_factory: pytest.TempPathFactory, new_db: NewDb) -> Iterator[S
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
         (trial,) = experiment.list_trials()
         instances = until("the books are closed", lambda: closed(cluster))
-        yield Story(
+        yield Scenario(
             cluster=cluster,
             event_log=read_event_log(cluster.event_log),
             record=record_of(experiment, steps=STEPS, lost=cluster.lost_machines()),
@@ -86,78 +86,78 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-def test_nothing_was_lost_and_nothing_ran_twice(story: Story) -> None:
-    assert check(story.event_log, [story.record]) == []
-    assert len(story.runs) == 3
-    assert len({story.machine(run).id for run in (1, 2, 3)}) == 3
+def test_nothing_was_lost_and_nothing_ran_twice(scenario: Scenario) -> None:
+    assert check(scenario.event_log, [scenario.record]) == []
+    assert len(scenario.runs) == 3
+    assert len({scenario.machine(run).id for run in (1, 2, 3)}) == 3
 
 
-def test_a_notice_becomes_a_checkpoint_before_the_deadline(story: Story) -> None:
-    notice = story.machine(1).notice
+def test_a_notice_becomes_a_checkpoint_before_the_deadline(scenario: Scenario) -> None:
+    notice = scenario.machine(1).notice
     assert notice is not None and notice.deadline is not None
     told_at = notice.deadline - timedelta(seconds=NOTICE_S)
-    last_save = story.of_run(1, "save")[-1]
+    last_save = scenario.of_run(1, "save")[-1]
     assert told_at <= moment(last_save["at"]) <= notice.deadline
-    (end,) = story.of_run(1, "end")
+    (end,) = scenario.of_run(1, "end")
     assert end["why"] == "preempted" and moment(end["at"]) <= notice.deadline
-    assert story.runs[0].preempted and story.runs[0].exit_code == 0
+    assert scenario.runs[0].preempted and scenario.runs[0].exit_code == 0
 
 
-def test_after_a_notice_not_one_step_is_done_again(story: Story) -> None:
-    (start,) = story.of_run(2, "start")
-    saved = story.of_run(1, "save")[-1]
-    assert start["step"] == saved["step"] == story.of_run(1, "step")[-1]["step"]
+def test_after_a_notice_not_one_step_is_done_again(scenario: Scenario) -> None:
+    (start,) = scenario.of_run(2, "start")
+    saved = scenario.of_run(1, "save")[-1]
+    assert start["step"] == saved["step"] == scenario.of_run(1, "step")[-1]["step"]
     assert start["resumed_from"] == saved["uuid"]
-    assert story.runs[1].steps_at_start == story.runs[0].steps_kept == saved["step"]
+    assert scenario.runs[1].steps_at_start == scenario.runs[0].steps_kept == saved["step"]
 
 
-def test_the_replacement_is_asked_for_at_the_notice_and_not_at_the_end(story: Story) -> None:
-    first, second = story.machine(1), story.machine(2)
+def test_the_replacement_is_asked_for_at_the_notice_and_not_at_the_end(scenario: Scenario) -> None:
+    first, second = scenario.machine(1), scenario.machine(2)
     assert first.notice is not None and first.notice.deadline is not None and second.requested_at is not None
     told_at = first.notice.deadline - timedelta(seconds=NOTICE_S)
     assert told_at <= second.requested_at <= first.notice.deadline
     assert first.paid_until is not None and second.requested_at < first.paid_until
-    launches = [d for d in story.cluster.client.cluster.decisions(1000) if d.subject == second.id]
+    launches = [d for d in scenario.cluster.client.cluster.decisions(1000) if d.subject == second.id]
     assert [d.kind for d in launches][:1] == ["launch"]
 
 
-def test_a_machine_that_dies_without_a_word_costs_the_steps_since_the_last_checkpoint(story: Story) -> None:
-    saved = story.of_run(2, "save")[-1]
-    last = story.of_run(2, "step")[-1]["step"]
-    (start,) = story.of_run(3, "start")
+def test_a_machine_that_dies_without_a_word_costs_the_steps_since_the_last_checkpoint(scenario: Scenario) -> None:
+    saved = scenario.of_run(2, "save")[-1]
+    last = scenario.of_run(2, "step")[-1]["step"]
+    (start,) = scenario.of_run(3, "start")
     assert start["step"] == saved["step"] < last
-    assert not story.of_run(2, "end"), "it had no time to write one"
-    assert story.machine(2).notice is None
-    with_notice, without = story.ledger.interruptions
+    assert not scenario.of_run(2, "end"), "it had no time to write one"
+    assert scenario.machine(2).notice is None
+    with_notice, without = scenario.ledger.interruptions
     assert (with_notice.noticed, with_notice.steps_lost) == (True, 0)
     # The very last step may have died with the machine before the master heard of it.
     assert without.steps_done is not None and KILL_AT <= without.steps_done <= last
     assert (without.noticed, without.steps_lost) == (False, without.steps_done - saved["step"])
-    assert with_notice.instance_id == story.machine(1).id and without.instance_id == story.machine(2).id
+    assert with_notice.instance_id == scenario.machine(1).id and without.instance_id == scenario.machine(2).id
 
 
-def test_what_a_machine_did_sums_to_what_was_paid(story: Story) -> None:
-    for book in story.ledger.instances:
+def test_what_a_machine_did_sums_to_what_was_paid(scenario: Scenario) -> None:
+    for book in scenario.ledger.instances:
         assert book.paid_from is not None and book.paid_until is not None
         paid_s = (book.paid_until - book.paid_from).total_seconds()
         assert book.row.paid_s == pytest.approx(paid_s * book.slots, abs=1e-3)
         assert parts_of(book.row) == pytest.approx(book.row.paid_s, abs=1e-3), book.instance_id
         assert book.row.cost == pytest.approx(book.row.paid_s * book.price_per_hour / 3600, rel=1e-6)
         assert sum(book.row.costs.values()) == pytest.approx(book.row.cost, rel=1e-6)
-    totals = story.ledger.totals
+    totals = scenario.ledger.totals
     assert parts_of(totals) == pytest.approx(totals.paid_s, abs=1e-3)
     for name in ("paid_s", "useful_s", "starting_s", "checkpointing_s", "lost_s", "idle_s", "cost"):
-        whole = sum(getattr(book.row, name) for book in story.ledger.instances)
+        whole = sum(getattr(book.row, name) for book in scenario.ledger.instances)
         assert getattr(totals, name) == pytest.approx(whole, abs=1e-3), name
-    lost = {book.instance_id: book.row.lost_s for book in story.ledger.instances}
-    assert lost[story.machine(1).id] == 0 and lost[story.machine(2).id] > 0
+    lost = {book.instance_id: book.row.lost_s for book in scenario.ledger.instances}
+    assert lost[scenario.machine(1).id] == 0 and lost[scenario.machine(2).id] > 0
 
 
 def parts_of(row: LedgerRow) -> float:
     return row.useful_s + row.starting_s + row.checkpointing_s + row.lost_s + row.idle_s
 
 
-def test_the_manifest_of_each_checkpoint_names_its_step(story: Story) -> None:
-    (start,) = story.of_run(2, "start")
-    saved = story.cluster.storage / start["resumed_from"] / "state.json"
+def test_the_manifest_of_each_checkpoint_names_its_step(scenario: Scenario) -> None:
+    (start,) = scenario.of_run(2, "start")
+    saved = scenario.cluster.storage / start["resumed_from"] / "state.json"
     assert json.loads(saved.read_text())["step"] == start["step"]

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from campaign.__main__ import campaign
 from campaign.report import shortfalls
-from campaign.strikes import Kind
+from campaign.kill_plan import Kind
 
 from resolute.testing.event_log import read_event_log
 from support.event_log_checker import check

@@ -29,10 +29,10 @@ def test_work_goes_on_over_restarts_of_the_database_server(tmp_path: Path) -> No
             script = [f"report {STEPS} every 0.05s", "checkpoint every 10"]
             hparams = {"script": script, "event_log": f"{cluster.event_log}/"}
             experiments = [cluster.submit(hparams) for _ in range(2)]
-            for strike in (server.restart, lambda: _killed(server), lambda: _away(server, cluster)):
+            for disturb in (server.restart, lambda: _killed(server), lambda: _away(server, cluster)):
                 done = len(read_event_log(cluster.event_log))
                 until("they make steps", lambda done=done: len(read_event_log(cluster.event_log)) > done + 15)
-                strike()
+                disturb()
             for experiment in experiments:
                 assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
             records = [record_of(experiment, steps=STEPS, lost=cluster.lost_machines()) for experiment in experiments]

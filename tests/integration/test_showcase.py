@@ -62,7 +62,7 @@ def test_hours_pass_at_once_and_then_the_cluster_is_served_live(tmp_path: Path) 
 
 
 def test_time_jumps_to_the_next_timer_and_waits_for_threads() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, JumpingLoop)
         await asyncio.sleep(90 * 86_400.0)
@@ -77,4 +77,4 @@ def test_time_jumps_to_the_next_timer_and_waits_for_threads() -> None:
         assert 0.01 <= loop.time() - 90 * 86_400.0 - 3600.0 < 60.0
 
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
-        runner.run(story())
+        runner.run(scenario())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.deploy_story import Story, deploy_story
+from support.deploy_scenario import Scenario, deploy_scenario
 from support.deployed_gcp import google_world
 
 pytestmark = [
@@ -20,10 +20,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenario]:
     with google_world(tmp_path_factory.mktemp("deploy")) as world:
         try:
-            yield deploy_story(world)
+            yield deploy_scenario(world)
         except BaseException:
             for machine in world.bridge.machines.values():
                 print(machine.log()[-3000:])
@@ -32,26 +32,26 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             raise
 
 
-def test_up_brings_a_master_that_serves_and_says_how_to_use_it(story: Story) -> None:
-    assert story.made["master_url"].startswith("https://")
-    assert story.certificate.startswith("-----BEGIN CERTIFICATE-----")
-    assert [each["stage"] for each in story.made["stages"]][:3] == ["packages", "python", "wheel"]
+def test_up_brings_a_master_that_serves_and_says_how_to_use_it(scenario: Scenario) -> None:
+    assert scenario.made["master_url"].startswith("https://")
+    assert scenario.certificate.startswith("-----BEGIN CERTIFICATE-----")
+    assert [each["stage"] for each in scenario.made["stages"]][:3] == ["packages", "python", "wheel"]
 
 
-def test_an_experiment_is_trained_on_a_machine_that_the_master_bought(story: Story) -> None:
-    assert story.experiment["experiment"]["state"].endswith("COMPLETED")
-    names = sorted(story.world.bridge.machines)
+def test_an_experiment_is_trained_on_a_machine_that_the_master_bought(scenario: Scenario) -> None:
+    assert scenario.experiment["experiment"]["state"].endswith("COMPLETED")
+    names = sorted(scenario.world.bridge.machines)
     assert len(names) == 2 and names[0].startswith("resolute-vision--") and names[1] == "resolute-vision-master"
 
 
-def test_its_checkpoint_is_in_the_bucket(story: Story) -> None:
-    assert [key for key in story.objects if key.endswith("/weights")]
+def test_its_checkpoint_is_in_the_bucket(scenario: Scenario) -> None:
+    assert [key for key in scenario.objects if key.endswith("/weights")]
 
 
-def test_a_second_up_changes_nothing(story: Story) -> None:
-    assert "Nothing would change" in story.again
+def test_a_second_up_changes_nothing(scenario: Scenario) -> None:
+    assert "Nothing would change" in scenario.again
 
 
-def test_down_leaves_nothing(story: Story) -> None:
-    assert "nothing else of it is left" in story.down
-    assert story.left == []
+def test_down_leaves_nothing(scenario: Scenario) -> None:
+    assert "nothing else of it is left" in scenario.down
+    assert scenario.left == []

@@ -2,7 +2,7 @@
 master that is killed meanwhile, a machine that is taken away with a notice, and the end; then a fork, a pause and a comparison.
 
 One cluster with room for one machine, two tabs. Nothing on a page is read before the page says it by itself: no tab is loaded again
-unless the person in the story goes somewhere.
+unless the person in the scenario goes somewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PART = 40
 """Steps between two waits of the training."""
 NOTICE_AT = 2 * PART + 5
 
-CONFIGURATION = """name: story
+CONFIGURATION = """name: scenario
 entrypoint: python3 -m resolute.testing.scripted_trial
 searcher: {{name: single, metric: loss, max_length: 1000000}}
 resources: {{slots_per_trial: 1}}
@@ -39,7 +39,7 @@ max_restarts: 0
 hyperparameters:
   script: [{script}]
 """
-STORY = (
+EVENTS = (
     f"report {PART} every 0.02s",
     "validate",
     "wait for /determined_shared_fs/restarted",
@@ -116,27 +116,27 @@ def test_a_training_from_its_submission_to_its_end_and_what_came_of_it(cluster: 
         expect(pool.get_by_role("region", name="List of machines").get_by_text("Busy")).to_be_visible()
 
         tab = person.new_page()
-        story = submit(tab, cluster)
+        scenario = submit(tab, cluster)
         until("the first one runs", lambda: bool(cluster.tasks()) or None)
-        explain_and_move(tab, cluster, story)
+        explain_and_move(tab, cluster, scenario)
         go_on(cluster, "first")
         assert first.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
 
-        (trial,) = until("its trial", lambda: story.list_trials() or None)
+        (trial,) = until("its trial", lambda: scenario.list_trials() or None)
         tab.goto(f"/det/trials/{trial.id}")
         wait_for_points(marked(tab), PART)
-        log = marked_at(person, f"/det/experiments/{story.id}/trials/{trial.id}/logs")
+        log = marked_at(person, f"/det/experiments/{scenario.id}/trials/{trial.id}/logs")
         kill_the_master(cluster, [tab, pool, log])
         wait_for_points(tab, 2 * PART)
         go_on(cluster, "seen")
         expect(tab.locator("svg[aria-label*='notice']")).to_be_attached()
         expect(tab.locator("svg[aria-label^='Run 2']")).to_be_attached()
         expect(tab.locator(".head").get_by_text("Completed", exact=True)).to_be_visible()
-        assert story.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
+        assert scenario.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
         expect(log.get_by_text("complete: the trial is over")).to_be_visible()
         assert all(page.evaluate("window.marked === true") for page in (pool, tab, log))
-        compare_with_the_api(cluster, story, tab, log, pool)
-        fork_pause_and_compare(tab, cluster, story)
+        compare_with_the_api(cluster, scenario, tab, log, pool)
+        fork_pause_and_compare(tab, cluster, scenario)
     assert complaints == []
 
 
@@ -149,19 +149,19 @@ def marked_at(person: BrowserContext, path: str) -> Page:
 def submit(tab: Page, cluster: LiveCluster) -> Experiment:
     """By the form, with its check."""
     tab.goto("/det/experiments/new")
-    script = ", ".join(f'"{each}"' for each in STORY)
+    script = ", ".join(f'"{each}"' for each in EVENTS)
     tab.get_by_label("Configuration in YAML").fill(CONFIGURATION.format(script=script))
     expect(tab.get_by_text("This can be submitted.")).to_be_visible()
     tab.get_by_role("button", name="Submit").click()
-    tab.get_by_role("heading", name="story").wait_for()
+    tab.get_by_role("heading", name="scenario").wait_for()
     found = re.search(r"/det/experiments/(\d+)", tab.url)
     assert found is not None
     return cluster.client.get_experiment(int(found[1]))
 
 
-def explain_and_move(tab: Page, cluster: LiveCluster, story: Experiment) -> None:
+def explain_and_move(tab: Page, cluster: LiveCluster, scenario: Experiment) -> None:
     """Why it waits, in the words of the API; its place is changed by the arrows, and is the API's."""
-    job = story.details.job_id
+    job = scenario.details.job_id
     why = tab.locator("section.note.warn")
     expect(why).to_contain_text(cluster.client.queue.explain(job).reason)
     cluster.submit({"script": ["report 1"]}, name="last")
@@ -171,9 +171,9 @@ def explain_and_move(tab: Page, cluster: LiveCluster, story: Experiment) -> None
     expect(rows.nth(2)).to_contain_text("last")
     rows.nth(2).get_by_role("button", name="Move ahead of the job before it").click()
     expect(tab.locator("tbody tr:not(.reason)").nth(1)).to_contain_text("last")
-    assert [job.name for job in queue_of(cluster)] == ["first", "last", "story"]
+    assert [job.name for job in queue_of(cluster)] == ["first", "last", "scenario"]
     tab.locator("tbody tr:not(.reason)").nth(1).get_by_role("button", name="Move behind the job after it").click()
-    expect(tab.locator("tbody tr:not(.reason)").nth(1)).to_contain_text("story")
+    expect(tab.locator("tbody tr:not(.reason)").nth(1)).to_contain_text("scenario")
     for row, job in zip(tab.locator("tbody tr:not(.reason)").all(), queue_of(cluster), strict=True):
         assert job.summary is not None
         assert job.name in row.inner_text() and row.locator("td").nth(1).inner_text() == str(job.summary.jobs_ahead)
@@ -226,9 +226,9 @@ def summaries_of(trial: Mapping[str, Any]) -> list[list[str]]:
     ]
 
 
-def compare_with_the_api(cluster: LiveCluster, story: Experiment, tab: Page, log: Page, pool: Page) -> None:
+def compare_with_the_api(cluster: LiveCluster, scenario: Experiment, tab: Page, log: Page, pool: Page) -> None:
     """Each number that the open pages show by now, without being loaded again."""
-    (trial,) = story.list_trials()
+    (trial,) = scenario.list_trials()
     told = asked(cluster, f"trials/{trial.id}")["trial"]
     best = told["bestValidation"]["metrics"]["avgMetrics"]["loss"]
     wanted = {"Best loss": number(float(best)), "Steps": count(told["totalBatchesProcessed"]), "Runs": "2"}
@@ -244,12 +244,12 @@ def compare_with_the_api(cluster: LiveCluster, story: Experiment, tab: Page, log
     machines = cells_of(pool, "List of machines")
     prices = {each.agent_id or each.id: money(each.price_per_hour) for each in cluster.client.cluster.instances()}
     assert {row[0]: row[4] for row in machines} == prices and len(machines) == 2
-    tab.goto(f"/det/experiments/{story.id}")
-    cost = cluster.client.experiments.cost(story.id).totals.cost
+    tab.goto(f"/det/experiments/{scenario.id}")
+    cost = cluster.client.experiments.cost(scenario.id).totals.cost
     assert tab.get_by_role("region", name="Cost").locator("header b").inner_text() == money(cost)
 
 
-def fork_pause_and_compare(tab: Page, cluster: LiveCluster, story: Experiment) -> None:
+def fork_pause_and_compare(tab: Page, cluster: LiveCluster, scenario: Experiment) -> None:
     tab.get_by_role("link", name="Fork").click()
     script = '"report 5", "validate", "wait for /determined_shared_fs/compared", "report 5", "validate"'
     tab.get_by_label("Configuration in YAML").fill(CONFIGURATION.format(script=script))
@@ -257,19 +257,19 @@ def fork_pause_and_compare(tab: Page, cluster: LiveCluster, story: Experiment) -
     tab.wait_for_url(re.compile(r"/det/experiments/\d+(\?.*)?$"))
     expect(tab.get_by_text("Forked from")).to_be_visible()
     fork = cluster.client.get_experiment(int(re.findall(r"/experiments/(\d+)", tab.url)[0]))
-    assert fork.details.forked_from == story.id
+    assert fork.details.forked_from == scenario.id
     tab.get_by_role("button", name="Pause").click()
     expect(tab.locator(".head").get_by_text("Paused", exact=True)).to_be_visible()
     tab.get_by_role("button", name="Activate").click()
     go_on(cluster, "compared")
     expect(tab.locator(".head").get_by_text("Completed", exact=True)).to_be_visible()
     tab.get_by_role("link", name="Experiments", exact=True).first.click()
-    for each in (story, fork):
+    for each in (scenario, fork):
         tab.get_by_label(f"Experiment {each.id}", exact=True).check()
     tab.get_by_role("button", name="Compare").click()
     tab.get_by_role("heading", name="Compare trials").wait_for()
     told = {row[0]: row[1:] for row in cells_of(tab, "Results of each")}
-    both = [asked(cluster, f"trials/{each.list_trials()[0].id}")["trial"] for each in (story, fork)]
+    both = [asked(cluster, f"trials/{each.list_trials()[0].id}")["trial"] for each in (scenario, fork)]
     assert sorted(told["Steps"]) == sorted(count(each["totalBatchesProcessed"]) for each in both)
     lasts = [number(float(each["summaryMetrics"]["validation_metrics"]["loss"]["last"])) for each in both]
     assert sorted(told["loss, validation last"]) == sorted(lasts)

@@ -118,12 +118,12 @@ def changed(world: World, other: World, mine: Allocation, found: WhatIf) -> Pool
             return world.snapshot().with_agent(an_agent("~zz", int(found.value)))
 
 
-def ahead_of(world: World, job: Job, rival: JobId) -> PoolSnapshot:
-    """The jobs of the priority renumbered, this one right before its rival."""
+def ahead_of(world: World, job: Job, competitor: JobId) -> PoolSnapshot:
+    """The jobs of the priority renumbered, this one right before its competitor."""
     jobs = {j.id: j for j in world.jobs}
     mates = sorted((j for j in world.jobs if j.priority == job.priority), key=lambda j: (j.queue_position, j.id))
     order = [j.id for j in mates if j.id != job.id]
-    order.insert(order.index(rival), job.id)
+    order.insert(order.index(competitor), job.id)
     snapshot = world.snapshot()
     for place, id_ in enumerate(order):
         snapshot = snapshot.with_job(replace(jobs[id_], queue_position=float(place)))

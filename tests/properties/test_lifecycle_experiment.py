@@ -297,7 +297,7 @@ class Life(RuleBasedStateMachine):
                 incarnation=agent.incarnation,
                 kind=kind,
                 deadline=deadline,
-                reason="the weather",
+                reason="a fault",
             )
         )
 

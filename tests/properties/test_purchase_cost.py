@@ -14,7 +14,7 @@ from resolute_provisioner.model import Gang, Market, Offer, PoolScaling
 from resolute_provisioner.planning.gangs import in_order
 from resolute_provisioner.planning.packing import pack
 from resolute_provisioner.planning.stock import cost_of
-from resolute_provisioner.ranking import Outlook, outlooks
+from resolute_provisioner.ranking import Forecast, forecasts
 from support.effort import examples
 from support.provisioner import NOW, a_gang, a_pool, an_offer
 
@@ -44,13 +44,13 @@ def work(draw: st.DrawFn) -> list[Gang]:
     return in_order([gang(index) for index in range(draw(st.integers(1, 4)))])
 
 
-def bought(pool: PoolScaling, gangs: Sequence[Gang], room: int = 100) -> tuple[list[Outlook], list[str]]:
+def bought(pool: PoolScaling, gangs: Sequence[Gang], room: int = 100) -> tuple[list[Forecast], list[str]]:
     """What is bought, and who gets nothing."""
-    packing = pack([], gangs, outlooks(pool, {}, NOW), room=room, max_aux=4)
-    return [outlook for outlook, _ in packing.bought], [each.gang.token for each in packing.unserved]
+    packing = pack([], gangs, forecasts(pool, {}, NOW), room=room, max_aux=4)
+    return [forecast for forecast, _ in packing.bought], [each.gang.token for each in packing.unserved]
 
 
-def price_of(found: Sequence[Outlook]) -> float:
+def price_of(found: Sequence[Forecast]) -> float:
     unknown, price = cost_of(found)
     assert not unknown
     return price
@@ -66,14 +66,14 @@ def partitions(items: Sequence[Gang]) -> Iterator[list[list[Gang]]]:
             yield [*rest[:index], [items[0], *block], *rest[index + 1 :]]
 
 
-def one_machine(block: Sequence[Gang], offers: Sequence[Outlook]) -> float:
+def one_machine(block: Sequence[Gang], offers: Sequence[Forecast]) -> float:
     slots = sum(gang.slots for gang in block)
     markets = frozenset.intersection(*(gang.markets for gang in block))
     fitting = (o.expected_price for o in offers if o.offer.slots >= slots and o.offer.market in markets)
     return min((price for price in fitting if price is not None), default=inf)
 
 
-def whole_machines(gang: Gang, offers: Sequence[Outlook]) -> float:
+def whole_machines(gang: Gang, offers: Sequence[Forecast]) -> float:
     if gang.single_machine:
         return inf
     sizes = [o for o in offers if o.offer.market in gang.markets and gang.slots > o.offer.slots]
@@ -81,7 +81,7 @@ def whole_machines(gang: Gang, offers: Sequence[Outlook]) -> float:
     return min(prices, default=inf)
 
 
-def optimum(gangs: Sequence[Gang], offers: Sequence[Outlook]) -> float:
+def optimum(gangs: Sequence[Gang], offers: Sequence[Forecast]) -> float:
     """By trying everything."""
     best = inf
     for spread in product((False, True), repeat=len(gangs)):
@@ -93,7 +93,7 @@ def optimum(gangs: Sequence[Gang], offers: Sequence[Outlook]) -> float:
     return best
 
 
-def first_fit(gangs: Sequence[Gang], offer: Outlook) -> float:
+def first_fit(gangs: Sequence[Gang], offer: Forecast) -> float:
     """All gangs in their order on machines of one offer; infinite when it does not serve each of them."""
     slots, free, count = offer.offer.slots, [], 0
     for gang in gangs:
@@ -115,7 +115,7 @@ def first_fit(gangs: Sequence[Gang], offer: Outlook) -> float:
 @QUICK
 @given(pools(), work())
 def test_it_costs_little_more_than_the_best_purchase_that_there_is(pool: PoolScaling, gangs: list[Gang]) -> None:
-    offers = outlooks(pool, {}, NOW)
+    offers = forecasts(pool, {}, NOW)
     servable = [gang for gang in gangs if min(one_machine([gang], offers), whole_machines(gang, offers)) < inf]
     found, unserved = bought(pool, gangs)
     assert sorted(unserved) == sorted(gang.token for gang in gangs if gang not in servable)
@@ -127,7 +127,7 @@ def test_it_costs_little_more_than_the_best_purchase_that_there_is(pool: PoolSca
 @QUICK
 @given(pools(), work())
 def test_it_is_never_worse_than_first_fit_on_one_size(pool: PoolScaling, gangs: list[Gang]) -> None:
-    offers = outlooks(pool, {}, NOW)
+    offers = forecasts(pool, {}, NOW)
     found, _ = bought(pool, gangs)
     for offer in offers:
         simple = first_fit(gangs, offer)
@@ -138,7 +138,7 @@ def test_it_is_never_worse_than_first_fit_on_one_size(pool: PoolScaling, gangs: 
 @given(pools(), work(), st.integers(0, 4))
 def test_little_room_goes_to_the_most_important(pool: PoolScaling, gangs: list[Gang], room: int) -> None:
     """The first that the room is enough for is served."""
-    offers = outlooks(pool, {}, NOW)
+    offers = forecasts(pool, {}, NOW)
     found, unserved = bought(pool, gangs, room)
     assert len(found) <= room
 

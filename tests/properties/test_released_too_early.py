@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.trace_job import TraceJob
-from resolute_master.foresight.work import Frictions
+from resolute_master.foresight.work import Overheads
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling
 from resolute_sim.twin import twin
 from resolute_sim.twin.figures import Report
@@ -71,9 +71,9 @@ def test_no_job_waits_for_a_machine_that_was_just_given_back_longer_than_the_bou
 @settings(max_examples=examples(40))
 @given(rows=GAPS)
 def test_with_moves_each_start_of_a_job_waits_no_longer_than_the_bound(rows: list[tuple[float, float, int]]) -> None:
-    saves = Frictions(checkpoint_every_s=300.0)
+    saves = Overheads(checkpoint_every_s=300.0)
     jobs = trace(rows)
-    log, report = played(Setting(pool=POOL, jobs=jobs, boot_s=BOOT_S, frictions=saves))
+    log, report = played(Setting(pool=POOL, jobs=jobs, boot_s=BOOT_S, overheads=saves))
     runs: defaultdict[str, int] = defaultdict(int)
     for _, word, subject in log:
         runs[subject.split()[0].split(".")[0]] += word == "start"
@@ -99,9 +99,9 @@ def played(setting: Setting) -> tuple[Log, Report]:
 @settings(max_examples=examples(40))
 @given(rows=GAPS, seed=st.integers(0, 3))
 def test_the_cost_and_its_parts_follow_from_the_events_alone(rows: list[tuple[float, float, int]], seed: int) -> None:
-    saves = Frictions(checkpoint_every_s=300.0)
+    saves = Overheads(checkpoint_every_s=300.0)
     jobs = trace(rows)
-    log, report = played(Setting(pool=POOL, jobs=jobs, boot_s=BOOT_S, frictions=saves, seed=seed))
+    log, report = played(Setting(pool=POOL, jobs=jobs, boot_s=BOOT_S, overheads=saves, seed=seed))
     slots_of = {f"{number:07d}": job.slots for number, job in enumerate(jobs)}
     launched, joined, ended, sizes = {}, {}, {}, {}
     begun: dict[str, tuple[float, str]] = {}

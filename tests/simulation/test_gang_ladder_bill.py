@@ -17,7 +17,7 @@ from resolute_provisioner import risk
 from resolute_provisioner.clouds.fake import BillLine
 from resolute_sim.loop import run_virtually
 from resolute_sim.simulation import quiet
-from resolute_sim.weather import CALM, CALM_CLOUD
+from resolute_sim.fault_plan import NO_FAULTS, RELIABLE_CLOUD
 from resolute_sim.workload import EPOCH
 from resolute_sim.world import World
 from support.sim_gangs import SCALING, workload
@@ -46,16 +46,16 @@ def run(*, capacity: Mapping[str, int], hours: float, then: Mapping[str, int] | 
     """Four machines are needed. `then` is the capacity of the hour after `hours`."""
 
     async def live() -> Result:
-        weather = replace(CALM, cloud=replace(CALM_CLOUD, capacity=capacity))
+        fault_plan = replace(NO_FAULTS, cloud=replace(RELIABLE_CLOUD, capacity=capacity))
         work = workload(4)
-        world = World(seed=1, workload=work, weather=weather)
+        world = World(seed=1, workload=work, fault_plan=fault_plan)
         try:
             await world.start_master()
             await world.set_up()
             await world.submit(work.submissions[0].command())
             await asyncio.sleep(hours * HOUR_S)
             if then is not None:
-                world.cloud.behaviour = replace(CALM_CLOUD, capacity=then)
+                world.cloud.behaviour = replace(RELIABLE_CLOUD, capacity=then)
                 await asyncio.sleep(HOUR_S)
             assert not world.checks.violations
             return _result(world)

@@ -13,14 +13,14 @@ from support.sim_mutations import (
     LOST_REPLIES,
     MUTATIONS,
     NO_SPOT,
-    RESTLESS_MARKET,
+    MOVING_MARKET,
     Mutation,
 )
 
 
 def first_caught(mutation: Mutation) -> Outcome | None:
     for seed in sorted(range(mutation.seeds), key=lambda seed: seed != mutation.first):
-        outcome = simulate(seed, weather=mutation.weather, snapshot_every=1, deadlines=mutation.deadlines)
+        outcome = simulate(seed, fault_plan=mutation.fault_plan, snapshot_every=1, deadlines=mutation.deadlines)
         if outcome.violations:
             return outcome
     return None
@@ -37,11 +37,11 @@ def test_a_mutation_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    "weather",
-    [CRASHES, LOST_REPLIES, LATE_WORDS, BRIEF_MACHINES, RESTLESS_MARKET, NO_SPOT],
+    "fault_plan",
+    [CRASHES, LOST_REPLIES, LATE_WORDS, BRIEF_MACHINES, MOVING_MARKET, NO_SPOT],
     ids=["crashes", "lost replies", "late words", "brief machines", "a restless market", "no spot"],
 )
-def test_the_weather_that_provokes_a_mutation_breaks_nothing_by_itself(weather: object) -> None:
+def test_the_faults_that_provoke_a_mutation_break_nothing_by_themselves(fault_plan: object) -> None:
     for seed in range(repeated(push=3, night=6)):
-        outcome = simulate(seed, weather=weather, deadlines=weather is NO_SPOT)  # type: ignore[arg-type]
+        outcome = simulate(seed, fault_plan=fault_plan, deadlines=fault_plan is NO_SPOT)  # type: ignore[arg-type]
         assert not outcome.violations, f"seed {seed}: {outcome.violations[0]}"

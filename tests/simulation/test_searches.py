@@ -18,7 +18,7 @@ from resolute_master.searcher.methods import make
 from resolute_master.store.base import TrialQuery
 from resolute_master.store.memory import MemoryStore, MemoryTables
 from resolute_sim.simulation import Outcome, simulate
-from resolute_sim.weather import CALM, Fault, Weather
+from resolute_sim.fault_plan import NO_FAULTS, Fault, FaultPlan
 from resolute_sim.workload import METRIC, TIME_METRIC, Submission, Workload
 from support.effort import repeated
 
@@ -30,7 +30,7 @@ LOST_ABOVE = 0.95
 BY_TIME: dict[str, Any] = {"max_time": STEPS, "time_metric": TIME_METRIC}
 BY_LENGTH: dict[str, Any] = {"max_length": STEPS}
 UNSETTLED = replace(
-    CALM, gaps={Fault.KILL_MASTER: 300.0, Fault.DIE_BEFORE_COMMIT: 900.0, Fault.DIE_AFTER_COMMIT: 600.0}
+    NO_FAULTS, gaps={Fault.KILL_MASTER: 300.0, Fault.DIE_BEFORE_COMMIT: 900.0, Fault.DIE_AFTER_COMMIT: 600.0}
 )
 """The master dies again and again."""
 
@@ -65,14 +65,14 @@ def a_search(trials: int, **more: Any) -> Submission:
 
 
 def run(
-    search: Submission, weather: Weather, *, rules_every: int = 1, with_replay: bool = False
+    search: Submission, fault_plan: FaultPlan, *, rules_every: int = 1, with_replay: bool = False
 ) -> tuple[Outcome, Any]:
     workload = Workload(pools={POOL: PoolPolicy(name=POOL)}, submissions=(search,), fixed_machines=((POOL, 16),) * 4)
     tables: list[MemoryTables] = []
     outcome = simulate(
         1,
         workload=workload,
-        weather=weather,
+        fault_plan=fault_plan,
         snapshot_every=50,
         rules_every=rules_every,
         with_replay=with_replay,
@@ -108,7 +108,7 @@ async def judged(store: Any, search: Submission) -> list[SearchTrial]:
 @pytest.mark.timeout(900)
 def test_a_large_search_completes_while_the_master_dies_on_the_way() -> None:
     search = a_search(repeated(push=200, night=2000), **BY_TIME)
-    outcome, store = run(search, replace(UNSETTLED, turbulence_s=3000.0), rules_every=200)
+    outcome, store = run(search, replace(UNSETTLED, faults_s=3000.0), rules_every=200)
     assert not outcome.violations
     assert outcome.masters > 5
     asyncio.run(judged(store, search))
@@ -119,7 +119,7 @@ def test_a_large_search_completes_while_the_master_dies_on_the_way() -> None:
 )
 def test_a_search_goes_on_after_every_death_of_its_master_and_its_journal_replays(more: dict[str, Any]) -> None:
     search = a_search(100, **more)
-    outcome, store = run(search, replace(UNSETTLED, turbulence_s=1500.0), with_replay=True)
+    outcome, store = run(search, replace(UNSETTLED, faults_s=1500.0), with_replay=True)
     assert not outcome.violations
     assert outcome.masters > 2
     assert outcome.replayed >= outcome.commits

@@ -10,7 +10,7 @@ from resolute_master.domain.change import Decision
 from resolute_provisioner.model import Observed
 from resolute_sim.loop import run_virtually
 from resolute_sim.simulation import quiet
-from resolute_sim.weather import CALM
+from resolute_sim.fault_plan import NO_FAULTS
 from resolute_sim.world import HEARTBEAT_S, World
 from support.sim_gangs import workload
 
@@ -25,7 +25,7 @@ def after(fate: Callable[[World], Awaitable[None]], *, wait_s: float) -> list[De
 
     async def live() -> list[Decision]:
         work = workload(1, steps=1000)
-        world = World(seed=1, workload=work, weather=CALM)
+        world = World(seed=1, workload=work, fault_plan=NO_FAULTS)
         try:
             await world.start_master()
             await world.set_up()

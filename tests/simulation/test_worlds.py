@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from resolute_sim.simulation import Outcome, simulate, simulate_many
-from resolute_sim.weather import CALM, Fault
+from resolute_sim.fault_plan import NO_FAULTS, Fault
 from support.sim_seeds import SEEDS
 
 ENOUGH_FOR_EVERYTHING = 60
@@ -43,7 +43,7 @@ def _everything_happened(outcomes: list[Outcome]) -> None:
 
 
 def test_without_faults_every_experiment_completes_with_one_master() -> None:
-    outcome = simulate(3, weather=CALM, with_replay=True, snapshot_every=1)
+    outcome = simulate(3, fault_plan=NO_FAULTS, with_replay=True, snapshot_every=1)
     assert not outcome.violations
     assert outcome.masters == 1
     assert not any(what.startswith("fault") for what in outcome.tally)

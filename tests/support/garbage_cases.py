@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from resolute_master.garbage import collecting, survivors_set_aside
+from resolute_master.garbage import collecting, survivors_frozen
 
 NEVER = 10**9
 
@@ -40,7 +40,7 @@ def collector(
     *, young: int = 0, many: int = NEVER, everything_s: float = NEVER, least_growth: int = NEVER
 ) -> Iterator[None]:
     """A collector that checks at every opportunity."""
-    with survivors_set_aside():
+    with survivors_frozen():
         gc.collect()
         task = asyncio.create_task(
             collecting(
@@ -122,7 +122,7 @@ async def what_is_lost_unseen_is_found_as_soon_as_the_process_has_grown_much() -
 
 
 async def outside_python_collects_by_itself() -> None:
-    with survivors_set_aside():
+    with survivors_frozen():
         assert not gc.isenabled()
     assert gc.isenabled()
 

@@ -11,7 +11,7 @@ from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import Intent, Observed, RefusalKind
 from resolute_provisioner.reconcile import (
     CloudReport,
-    CloudTrouble,
+    CloudCallFailed,
     InstanceIntent,
     InstanceLaunched,
     InstanceObserved,
@@ -30,7 +30,7 @@ class MemoryLedger:
         """Reason of each finished row, by instance id."""
         self.refusals: list[tuple[str, RefusalKind]] = []
         self.strays: list[str] = []
-        self.troubles: list[CloudTrouble] = []
+        self.failures: list[CloudCallFailed] = []
         self.paid: dict[str, tuple[datetime | None, datetime | None]] = {}
 
     def record(self, request: LaunchRequest) -> InstanceIntent:
@@ -60,8 +60,8 @@ class MemoryLedger:
                     self._finish(report.instance_id, report.message)
             case StrayFound():
                 self.strays.append(report.provider_id)
-            case CloudTrouble():
-                self.troubles.append(report)
+            case CloudCallFailed():
+                self.failures.append(report)
 
     def _update(self, instance_id: str, provider_id: str, observed: Observed, paid_from: datetime | None) -> None:
         row = self.rows.get(instance_id)

@@ -34,19 +34,19 @@ from resolute_provisioner.planning import deadline, keep_warm, plan
 from resolute_provisioner.planning.deadline import SPOT, MarketChoice
 from resolute_provisioner.planning.standing import Fleet
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
-from resolute_sim.weather import CALM, CALM_CLOUD, Fault, PriceMoves, Weather
+from resolute_sim.fault_plan import NO_FAULTS, RELIABLE_CLOUD, Fault, PriceMoves, FaultPlan
 
 Patch = pytest.MonkeyPatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """`caught_by` contains the rules that may detect it first; `weather` provokes it if ordinary worlds rarely do."""
+    """`caught_by` contains the rules that may detect it first; `fault_plan` provokes it if ordinary worlds rarely do."""
 
     name: str
     apply: Callable[[Patch], None]
     caught_by: tuple[str, ...]
-    weather: Weather | None = None
+    fault_plan: FaultPlan | None = None
     seeds: int = field(default=25)
     first: int = 0
     """The first seed, which detected the mutation in the last search."""
@@ -239,27 +239,27 @@ def keep_one_machine_too_many(patch: Patch) -> None:
 
 
 CRASHES = replace(
-    CALM,
-    turbulence_s=1800.0,
+    NO_FAULTS,
+    faults_s=1800.0,
     gaps={Fault.CRASH_AGENT: 15.0, Fault.USER: 60.0},
     commit_s=(0.5, 4.0),
 )
 """Agents reconnect while the messages of their last process still wait for a slow store."""
 
-LOST_REPLIES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, lost_reply_rate=0.5))
+LOST_REPLIES = replace(NO_FAULTS, faults_s=900.0, cloud=replace(RELIABLE_CLOUD, lost_reply_rate=0.5))
 
-BRIEF_MACHINES = replace(CALM, turbulence_s=900.0, cloud=replace(CALM_CLOUD, losses_per_hour=400.0, noticed_share=0.0))
+BRIEF_MACHINES = replace(NO_FAULTS, faults_s=900.0, cloud=replace(RELIABLE_CLOUD, losses_per_hour=400.0, noticed_share=0.0))
 """Many machines end before a list contains them."""
 
-LATE_WORDS = replace(CALM, turbulence_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)
+LATE_WORDS = replace(NO_FAULTS, faults_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)
 
-RESTLESS_MARKET = replace(CALM, turbulence_s=1800.0, prices=PriceMoves(mean_gap_s=60.0, asked_every_s=20.0))
+MOVING_MARKET = replace(NO_FAULTS, faults_s=1800.0, prices=PriceMoves(mean_gap_s=60.0, asked_every_s=20.0))
 
 NO_SPOT = replace(
-    CALM,
-    turbulence_s=3600.0,
+    NO_FAULTS,
+    faults_s=3600.0,
     cloud=replace(
-        CALM_CLOUD,
+        RELIABLE_CLOUD,
         capacity={
             f"{pool}-{n}-of-{size}-spot": 0 for pool in ("default", "other") for n in range(3) for size in (1, 2, 4)
         },
@@ -303,13 +303,13 @@ MUTATIONS = (
         name="accept a stale incarnation",
         apply=believe_any_incarnation,
         caught_by=("safety: outdated agents are not believed",),
-        weather=CRASHES,
+        fault_plan=CRASHES,
     ),
     Mutation(
         name="launch twice after a lost reply",
         apply=launch_twice_after_a_lost_reply,
         caught_by=("economy: every machine is recorded",),
-        weather=LOST_REPLIES,
+        fault_plan=LOST_REPLIES,
     ),
     Mutation(
         name="resume one step off",
@@ -331,21 +331,21 @@ MUTATIONS = (
         first=12,
         apply=count_half_of_what_work_costs,
         caught_by=("economy: limits are kept",),
-        weather=CALM,
+        fault_plan=NO_FAULTS,
         seeds=60,
     ),
     Mutation(
         name="forget machines that were never seen running",
         apply=forget_machines_that_were_never_seen_running,
         caught_by=("economy: accounts equal the bill",),
-        weather=BRIEF_MACHINES,
+        fault_plan=BRIEF_MACHINES,
     ),
     Mutation(
         name="keep machines warm for longer than they may cost",
         first=12,
         apply=keep_machines_warm_for_longer_than_they_may_cost,
         caught_by=("economy: machines are given back",),
-        weather=CALM,
+        fault_plan=NO_FAULTS,
         seeds=60,
     ),
     Mutation(
@@ -358,27 +358,27 @@ MUTATIONS = (
         first=2,
         apply=book_machines_at_the_price_of_their_launch,
         caught_by=("economy: accounts equal the bill",),
-        weather=RESTLESS_MARKET,
+        fault_plan=MOVING_MARKET,
     ),
     Mutation(
         name="let work pay the price of its start",
         first=3,
         apply=let_work_pay_the_price_of_its_start,
         caught_by=("reference: work pays what its machines cost",),
-        weather=RESTLESS_MARKET,
+        fault_plan=MOVING_MARKET,
     ),
     Mutation(
         name="ask for prices once",
         apply=ask_for_prices_once,
         caught_by=("economy: the market is followed",),
-        weather=RESTLESS_MARKET,
+        fault_plan=MOVING_MARKET,
     ),
     Mutation(
         name="wait for spot for ever",
         first=5,
         apply=wait_for_spot_for_ever,
         caught_by=("economy: deadlines are kept",),
-        weather=NO_SPOT,
+        fault_plan=NO_SPOT,
         seeds=60,
         deadlines=True,
     ),
@@ -387,13 +387,13 @@ MUTATIONS = (
         first=8,
         apply=keep_one_machine_too_many,
         caught_by=("economy: machines are given back", "liveness: everything settles"),
-        weather=CALM,
+        fault_plan=NO_FAULTS,
         seeds=60,
     ),
     Mutation(
         name="accept reports of older runs",
         apply=accept_reports_of_older_runs,
         caught_by=("safety: reports of older runs are refused",),
-        weather=LATE_WORDS,
+        fault_plan=LATE_WORDS,
     ),
 )

@@ -18,7 +18,7 @@ import pytest
 from campaign import leaks, report
 from campaign.evidence import Findings
 from campaign.points import Points
-from campaign.strikes import PLACES, Kind, Moment, Strike, plan
+from campaign.kill_plan import PLACES, Kind, Moment, PlannedKill, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = dict.fromkeys(Kind, 250)
@@ -33,48 +33,48 @@ def test_a_plan_is_that_of_its_seed() -> None:
 
 
 def test_every_kind_is_killed_as_often_as_asked_and_half_of_it_inside() -> None:
-    strikes = plan(7, KILLS, server=True)
-    assert Counter(strike.kind for strike in strikes) == KILLS
+    kill_plan = plan(7, KILLS, server=True)
+    assert Counter(planned.kind for planned in kill_plan) == KILLS
     for kind in Kind:
-        inside = [strike for strike in strikes if strike.kind is kind and strike.moment is not Moment.ANY]
-        assert len(inside) == 125 and all(strike.point for strike in inside)
-    assert report.inside(strikes) >= report.INSIDE_AT_LEAST
-    assert len({strike.id for strike in strikes}) == len(strikes)
+        inside = [planned for planned in kill_plan if planned.kind is kind and planned.moment is not Moment.ANY]
+        assert len(inside) == 125 and all(planned.point for planned in inside)
+    assert report.inside(kill_plan) >= report.INSIDE_AT_LEAST
+    assert len({planned.id for planned in kill_plan}) == len(kill_plan)
 
 
 def test_every_place_has_its_turn() -> None:
-    planned = {(strike.kind, strike.point, strike.victim) for strike in plan(7, KILLS, server=True) if strike.point}
+    planned = {(planned.kind, planned.point, planned.victim) for planned in plan(7, KILLS, server=True) if planned.point}
     assert planned == {(kind, place.point, place.victim) for kind, places in PLACES.items() for place in places}
 
 
 def test_without_a_server_nothing_waits_for_what_only_a_server_has() -> None:
     kills: dict[Kind, int] = {kind: 100 for kind in Kind if kind is not Kind.DATABASE}
-    assert not [strike for strike in plan(7, kills, server=False) if strike.point.endswith(".sent")]
+    assert not [planned for planned in plan(7, kills, server=False) if planned.point.endswith(".sent")]
 
 
 def test_every_planned_point_is_one_that_a_program_reaches() -> None:
     """A point that nobody reaches would make the campaign wait for ever."""
-    code = "".join(path.read_text() for path in sorted((ROOT / "campaign").glob("*.py")) if path.name != "strikes.py")
+    code = "".join(path.read_text() for path in sorted((ROOT / "campaign").glob("*.py")) if path.name != "kill_plan.py")
     reached = set(re.findall(r"reached\(\"([a-z.]+)\"", code))
     for what in re.findall(r"writing\(\"(\w+)\"", code):
         reached |= {f"{what}.open", f"{what}.sent", f"{what}.done"}
     assert {place.point for places in PLACES.values() for place in places} <= reached
 
 
-def on_a_store(done: Sequence[Strike], asked: Mapping[Kind, int], **more: Any) -> report.Campaign:
+def on_a_store(done: Sequence[PlannedKill], asked: Mapping[Kind, int], **more: Any) -> report.Campaign:
     return report.Campaign(**{"store": "sqlite", "asked": asked, "done": done, "found": Findings(), **more})
 
 
 def test_a_campaign_that_did_what_it_was_asked_for_falls_short_of_nothing() -> None:
-    strikes = plan(7, KILLS, server=True)
-    assert report.shortfalls([on_a_store(strikes, KILLS)]) == []
-    assert report.share(strikes).startswith("50% inside, by their markers, least of ")
+    kill_plan = plan(7, KILLS, server=True)
+    assert report.shortfalls([on_a_store(kill_plan, KILLS)]) == []
+    assert report.share(kill_plan).startswith("50% inside, by their markers, least of ")
 
 
 def test_a_kill_of_a_kind_that_did_not_happen_is_missed() -> None:
-    strikes = plan(7, KILLS, server=True)
-    missing = [strike for strike in strikes if strike.kind is not Kind.TASK]
-    last = next(strike for strike in strikes if strike.kind is Kind.AGENT)
+    kill_plan = plan(7, KILLS, server=True)
+    missing = [planned for planned in kill_plan if planned.kind is not Kind.TASK]
+    last = next(planned for planned in kill_plan if planned.kind is Kind.AGENT)
     missing.remove(last)
     assert report.shortfalls([on_a_store(missing, KILLS)]) == [
         "sqlite: 249 kills of agent happened, 250 were asked for",
@@ -82,8 +82,8 @@ def test_a_kill_of_a_kind_that_did_not_happen_is_missed() -> None:
     ]
 
 
-def of_machines(inside: int, at_any_moment: int) -> list[Strike]:
-    one = next(strike for strike in plan(7, KILLS, server=True) if strike.kind is Kind.MACHINE)
+def of_machines(inside: int, at_any_moment: int) -> list[PlannedKill]:
+    one = next(planned for planned in plan(7, KILLS, server=True) if planned.kind is Kind.MACHINE)
     return [replace(one, moment=m) for m in (Moment.LAUNCH,) * inside + (Moment.ANY,) * at_any_moment]
 
 
@@ -104,7 +104,7 @@ def test_neither_another_store_nor_kills_beside_the_plan_hide_what_is_missing() 
 
 
 def test_the_kind_with_the_smallest_share_is_named() -> None:
-    tasks = [replace(strike, kind=Kind.TASK) for strike in of_machines(9, 1)]
+    tasks = [replace(planned, kind=Kind.TASK) for planned in of_machines(9, 1)]
     assert report.share([*of_machines(1, 9), *tasks]) == "50% inside, by their markers, least of machine with 10%"
 
 

@@ -410,7 +410,7 @@ def _make_folders(home: Path, spec: ContainerSpec, context: TaskContext) -> None
     """A run directory, a temporary folder, and a place to mount a root on."""
     make_run_directory(home / "run", spec, context)
     if named_python(spec.environment):
-        task_python.lend_package(home / "run")
+        task_python.link_package(home / "run")
     home.chmod(0o700)  # `parents` ignores the mode
     (home / "root").mkdir(mode=0o700)
     _make_temporary(home / "tmp")

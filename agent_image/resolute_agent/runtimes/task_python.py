@@ -21,7 +21,7 @@ def package_root() -> str:
     return str(Path(resolute.__file__).resolve().parent.parent)
 
 
-def lend_package(run: Path) -> None:
+def link_package(run: Path) -> None:
     """Our package alone: other packages beside it were installed for the agent's Python, and would take precedence over the
     task's own."""
     (run / PACKAGES).mkdir(mode=0o700)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from resolute.errors import PermissionDenied
 from resolute_master.agents.hub import AgentHub
-from resolute_master.agents.wheel import WheelShelf
+from resolute_master.agents.wheel import WheelCache
 
 TOKEN_HEADER = "X-Resolute-Join-Token"
 REPORT_BYTES = 16 * 1024
@@ -22,10 +22,10 @@ REPORT_S = 10.0
 """Maximum time to wait for the end of a report."""
 
 
-def add_boot_doors(app: web.Application, hub: AgentHub, shelf: WheelShelf) -> None:
+def add_boot_routes(app: web.Application, hub: AgentHub, wheel_cache: WheelCache) -> None:
 
     async def fetch(request: web.Request) -> web.Response:
-        wheel = await asyncio.to_thread(shelf.wheel)
+        wheel = await asyncio.to_thread(wheel_cache.wheel)
         if request.match_info["name"] != wheel.name:
             raise web.HTTPNotFound(text=f"this master has {wheel.name}\n")
         return web.Response(body=wheel.data, content_type="application/zip")

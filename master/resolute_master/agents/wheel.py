@@ -42,7 +42,7 @@ class Wheel:
         return AgentWheel(name=self.name, sha256=hashlib.sha256(self.data).hexdigest())
 
 
-class WheelShelf:
+class WheelCache:
     """The wheel of this version, made when it is asked for first: most masters have no machine that fetches it."""
 
     def __init__(self, version: str) -> None:

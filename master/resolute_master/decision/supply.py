@@ -11,7 +11,7 @@ from resolute_provisioner import launch_errors, risk
 from resolute_provisioner.model import InstanceView, Intent, Observed, OfferBelief, PoolScaling
 from resolute_provisioner.planning import notes
 from resolute_provisioner.planning.standing import by_id
-from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, outlooks
+from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, forecasts
 
 
 def of(
@@ -49,7 +49,7 @@ def of(
             room=payable.get(each.offer.offer_id),
             one_only=each.offer.offer_id in partial,
         )
-        for each in outlooks(scaling, beliefs, now)
+        for each in forecasts(scaling, beliefs, now)
         if each.offer.offer_id not in blocked
     ]
     # A machine with a notice gives its place to its replacement.

@@ -19,7 +19,7 @@ from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import Offer
 from resolute_provisioner.reconcile import (
     CloudReport,
-    CloudTrouble,
+    CloudCallFailed,
     InstanceIntent,
     InstanceLaunched,
     InstanceObserved,
@@ -103,7 +103,7 @@ class PoolLedger:
                     observed=report.observed,
                     paid_from=report.paid_from,
                 )
-            case CloudTrouble():
+            case CloudCallFailed():
                 log.warning(
                     "cloud of pool %s: %s %s: %s", self._pool.name, report.call, report.instance_id, report.message
                 )

@@ -4,7 +4,7 @@ Knows the scheduler, the planner and the entities of one pool. Must not know the
 simulations of a trace (`resolute_sim.twin`) and start estimates (`estimate`).
 
 - `pool`       the state of the pool: pending and running work, its machines, what was learnt of the offers
-- `decide`     the decision: `Production` is that of a live master, `Sparing` the same without idle planning
+- `decide`     the decision: `Production` is that of a live master, `LazyProduction` the same without idle planning
 - `pool_simulation`  one run of the simulation: arrivals, boots, ends, refusals and interruptions, each followed by one decision
 - `market`     the capacity that the cloud grants and reclaims
 - `run_times`  the distribution of run times, from work that has ended

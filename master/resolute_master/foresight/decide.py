@@ -1,4 +1,4 @@
-"""The decisions about a virtual pool. `Production` and `Sparing` call `plan_pool`, as a live master does in each cycle."""
+"""The decisions about a virtual pool. `Production` and `LazyProduction` call `plan_pool`, as a live master does in each cycle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Production:
 
 
 @dataclass(slots=True)
-class Sparing:
+class LazyProduction:
     """Decides as `Production` does, and plans the machines only where the plan can differ from the last one. For one simulation.
 
     A pool in which nothing is submitted any more is at rest once its machines have been planned: what it can buy is bought, and the
@@ -55,7 +55,7 @@ class Sparing:
     _opening: Decision | None = None
     """Made and applied already; the next answer."""
 
-    def opened(self, pool: VirtualPool) -> Sparing:
+    def opened(self, pool: VirtualPool) -> LazyProduction:
         """Decides now, once for many simulations that begin in the same state: each takes a copy of the pool and of the answer here,
         whose first decision will be this one."""
         opening = self.decide(pool)
@@ -66,7 +66,7 @@ class Sparing:
         """Those of the first decision, of one that was opened."""
         return () if self._opening is None else self._opening.give_ups
 
-    def copy(self) -> Sparing:
+    def copy(self) -> LazyProduction:
         return replace(self)
 
     def decide(self, pool: VirtualPool) -> Decision:

@@ -21,12 +21,12 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId
 from resolute_master.foresight.pool_simulation import PoolSimulation, SimulationStuck
-from resolute_master.foresight.decide import Sparing
+from resolute_master.foresight.decide import LazyProduction
 from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.run_times import LEAST, Basis, RunTimes
-from resolute_master.foresight.work import Frictions, Work
+from resolute_master.foresight.work import Overheads, Work
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_provisioner import risk
 from resolute_provisioner.model import OfferBelief
@@ -71,7 +71,7 @@ def estimates(
     of: Collection[AllocationId] | None = None,
     simulations: int = SIMULATIONS,
     decisions: int = DECISIONS,
-    decider: Sparing | None = None,
+    decider: LazyProduction | None = None,
     yield_control: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
     """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a simulation ends as soon as all of them
@@ -85,7 +85,7 @@ def estimates(
         return {}
     stopped, play = stoppage(_head(pool, waiting))
     opened = play.copy()
-    opening = (decider or Sparing()).opened(opened)
+    opening = (decider or LazyProduction()).opened(opened)
     fails = {each.allocation: each.reason for each in opening.give_ups}
     joins = JoinTimes.of(pool)
     samples: list[list[float]] = []
@@ -97,7 +97,7 @@ def estimates(
             decider=opening.copy(),
             market=_Likely(joins, likeness.random),
             epoch=pool.now,
-            frictions=Frictions(),
+            overheads=Overheads(),
         )
         _adopt(simulation, play, run_times, joins, likeness, yield_control)
         # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.

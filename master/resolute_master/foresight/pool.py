@@ -294,7 +294,7 @@ class VirtualPool:
             self.accounts.machine_costs(id_, self._rate(view.offer_id))
 
     def refused(self, view: InstanceView, kind: RefusalKind, message: str) -> None:
-        """`view`: as it was asked for. What was withdrawn meanwhile was asked for all the same, and its answer is a lesson."""
+        """`view`: as it was asked for. What was withdrawn meanwhile was asked for all the same, and its answer is a update."""
         self.machines.pop(InstanceId(view.instance_id), None)
         self._learn(
             view.offer_id,
@@ -543,9 +543,9 @@ class VirtualPool:
     def _learn_use(self, offer_id: str, idle_since: datetime) -> None:
         self._learn(offer_id, lambda belief: risk.used_again(belief, idle_since, now=self.now))
 
-    def _learn(self, offer_id: str, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
+    def _learn(self, offer_id: str, update: Callable[[OfferBelief], OfferBelief]) -> None:
         belief = self.beliefs.get(offer_id) or OfferBelief(offer_id=offer_id)
-        if (learnt := lesson(belief)) != belief:
+        if (learnt := update(belief)) != belief:
             self.beliefs[offer_id] = learnt
 
     def _counted(self, offer_id: str, launch: PoolLaunch | None) -> None:

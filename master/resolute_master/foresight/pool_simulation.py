@@ -23,7 +23,7 @@ from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id
 from resolute_master.foresight.decide import Decider
 from resolute_master.foresight.market import Market, Refused
 from resolute_master.foresight.pool import Decision, Ends, VirtualPool
-from resolute_master.foresight.work import Bill, Fate, Frictions, Work
+from resolute_master.foresight.work import Bill, Fate, Overheads, Work
 from resolute_provisioner.model import Cause, InstanceView, Termination
 
 LEAST_PAID_S = 60.0
@@ -63,7 +63,7 @@ class PoolSimulation:
     decider: Decider
     market: Market
     epoch: datetime
-    frictions: Frictions = field(default_factory=Frictions)
+    overheads: Overheads = field(default_factory=Overheads)
     stopwatch: Callable[[], float] = lambda: 0.0
     """Measures the decisions and decides nothing."""
     ended: Callable[[Work], None] = lambda work: None
@@ -313,7 +313,7 @@ class PoolSimulation:
         return bool(move.taken or move.prices)
 
     def _announce(self, id_: InstanceId) -> None:
-        notice_s = self.frictions.notice_s
+        notice_s = self.overheads.notice_s
         self.log(self.now_s, "notice", id_)
         if notice_s <= 0.0:
             self._taken(id_)
@@ -412,8 +412,8 @@ class PoolSimulation:
 
     def _train_on(self, id_: AllocationId) -> None:
         """Work with a notice saves, trains until it is done or has to leave, and saves."""
-        work, save_s = self.works[id_], self.frictions.save_s
-        trained_s = grace_period.trained_s(self.frictions.notice_s, save_s)
+        work, save_s = self.works[id_], self.overheads.save_s
+        trained_s = grace_period.trained_s(self.overheads.notice_s, save_s)
         if trained_s <= 0.0:
             self._leave(id_)
             return
@@ -422,7 +422,7 @@ class PoolSimulation:
         self._at(self.now_s + work.trained_on_s + 2 * save_s, _Kind.LEFT, id_)
 
     def _leave(self, id_: AllocationId) -> None:
-        self._at(self.now_s + self.frictions.save_s, _Kind.LEFT, id_)
+        self._at(self.now_s + self.overheads.save_s, _Kind.LEFT, id_)
 
     def _ask(self, id_: InstanceId, offer_id: str) -> None:
         answer = self.market.ask(offer_id, self.now_s)
@@ -456,12 +456,12 @@ class PoolSimulation:
         """What the present run has done until then, beyond what was saved before."""
         if work.started_s is None:
             return 0.0
-        restart_s = self.frictions.restart_s if work.runs > 1 else 0.0
+        restart_s = self.overheads.restart_s if work.runs > 1 else 0.0
         return min(max(0.0, until_s - work.started_s - restart_s), work.length_s - work.done_s)
 
     def _saved(self, work: Work) -> float:
         """What of the present run is in a periodic checkpoint."""
-        done_s, before, every_s = self._progress(work, self.now_s), work.done_s, self.frictions.checkpoint_every_s
+        done_s, before, every_s = self._progress(work, self.now_s), work.done_s, self.overheads.checkpoint_every_s
         return max(0.0, (before + done_s) // every_s * every_s - before)
 
     def _progress_of(self, id_: AllocationId) -> Progress | None:
@@ -485,12 +485,12 @@ class PoolSimulation:
 
     def _expect_checkpoint(self, id_: AllocationId, work: Work) -> None:
         """The first of the run: what has one may be moved. Of a pool that moves nothing none is looked at."""
-        every_s, saves = self.frictions.checkpoint_every_s, self.pool.moves_work
+        every_s, saves = self.overheads.checkpoint_every_s, self.pool.moves_work
         if not saves or work.started_s is None:
             return
         first_s = (work.done_s // every_s + 1) * every_s - work.done_s
         if first_s < work.length_s - work.done_s:
-            restart_s = self.frictions.restart_s if work.runs > 1 else 0.0
+            restart_s = self.overheads.restart_s if work.runs > 1 else 0.0
             self._at(work.started_s + restart_s + first_s, _Kind.SAVED, id_)
 
     def _has_saved(self, id_: AllocationId) -> bool:
@@ -504,7 +504,7 @@ class PoolSimulation:
         self._at(self._end_of(work), _Kind.END, id_)
 
     def _end_of(self, work: Work) -> float:
-        restart_s = self.frictions.restart_s if work.runs > 1 else 0.0
+        restart_s = self.overheads.restart_s if work.runs > 1 else 0.0
         return (work.started_s or 0.0) + restart_s + work.length_s - work.done_s
 
     def _at(self, at_s: float, kind: _Kind, subject: Any) -> None:

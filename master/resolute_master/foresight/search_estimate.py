@@ -21,7 +21,7 @@ from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.search_simulation import SearchSimulation
-from resolute_master.foresight.work import Frictions
+from resolute_master.foresight.work import Overheads
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.searcher.method import SearchMethod
 
@@ -105,7 +105,7 @@ def _play(
         decider=Production(),
         market=market,
         epoch=pool.now,
-        frictions=Frictions(),
+        overheads=Overheads(),
         method=method,
         job=job,
         template=template,

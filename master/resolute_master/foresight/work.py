@@ -11,7 +11,7 @@ from resolute_master.domain.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frictions:
+class Overheads:
     """What starting, saving and losing work costs, in seconds."""
 
     restart_s: float = 60.0

@@ -423,10 +423,10 @@ def _agent_of(step: Step, instance: Instance) -> Agent | None:
     return found[0] if found else None
 
 
-def _learn(step: Step, instance: Instance, lesson: Callable[[OfferBelief], OfferBelief]) -> None:
+def _learn(step: Step, instance: Instance, update: Callable[[OfferBelief], OfferBelief]) -> None:
     key = belief_key(instance.pool, instance.offer_id)
     known = step.get(PoolBelief, key)
     belief = known.belief if known is not None else OfferBelief(offer_id=instance.offer_id)
-    learnt = lesson(belief)
+    learnt = update(belief)
     if learnt != belief:
         step.put(PoolBelief(id=key, pool=instance.pool, belief=learnt))

@@ -44,8 +44,8 @@ def shown_offers(
     )
 
 
-def _row(outlook: ranking.Outlook, known: OfferBelief | None, block: risk.Block | None, machines: int) -> PoolOffer:
-    offer = outlook.offer
+def _row(forecast: ranking.Forecast, known: OfferBelief | None, block: risk.Block | None, machines: int) -> PoolOffer:
+    offer = forecast.offer
     price = priced(offer, known)
     belief = known or OfferBelief(offer_id=offer.offer_id)
     return PoolOffer(
@@ -66,7 +66,7 @@ def _row(outlook: ranking.Outlook, known: OfferBelief | None, block: risk.Block 
         price_source=price.source,
         price_as_of=price.as_of,
         max_price=offer.max_price_per_hour,
-        expected_price=outlook.expected_price,
+        expected_price=forecast.expected_price,
         blocked="" if block is None else block.reason,
         blocked_until=None if block is None else block.until,
         machines=machines,
@@ -78,5 +78,5 @@ def _row(outlook: ranking.Outlook, known: OfferBelief | None, block: risk.Block 
         join_time_s=belief.join_time_s,
         boot_failures=belief.consecutive_boot_failures,
         interruptions=belief.interruptions,
-        interruptions_per_hour=outlook.interruptions_per_hour,
+        interruptions_per_hour=forecast.interruptions_per_hour,
     )

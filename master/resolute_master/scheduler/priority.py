@@ -136,10 +136,10 @@ class ByPriority:
 
     def _was_put_behind(self, allocation: Allocation, claimant: Allocation) -> bool:
         """The claimant's job was submitted later, and is ahead of it in the queue."""
-        job, rival = (self._snapshot.jobs.get(each.job_id) for each in (claimant, allocation))
-        if job is None or rival is None or not self._was_moved(claimant):
+        job, competitor = (self._snapshot.jobs.get(each.job_id) for each in (claimant, allocation))
+        if job is None or competitor is None or not self._was_moved(claimant):
             return False
-        return (rival.submitted_at, rival.id) < (job.submitted_at, job.id)
+        return (competitor.submitted_at, competitor.id) < (job.submitted_at, job.id)
 
     def _cheapest_first(self, priority: int) -> Iterator[Allocation]:
         """Allocations of one size and likelihood keep their order as time passes."""

@@ -186,17 +186,17 @@ class _Tries:
     def _ahead_of(self, job: Job) -> Iterator[WhatIf]:
         """Ahead of the last job of its own priority for which this suffices."""
         present = set(self._snapshot.job_allocations)
-        rivals = [
-            rival
-            for rival in self._snapshot.jobs.values()
-            if rival.priority == job.priority and rival.queue_position < job.queue_position and rival.id in present
+        competitors = [
+            competitor
+            for competitor in self._snapshot.jobs.values()
+            if competitor.priority == job.priority and competitor.queue_position < job.queue_position and competitor.id in present
         ]
-        positions = {rival.queue_position for rival in rivals}
+        positions = {competitor.queue_position for competitor in competitors}
 
         @cache  # sorted only if a place ahead of all of them suffices
         def order() -> Sequence[Job]:
             # Of jobs submitted at one moment, ahead of the first: there is no number between them.
-            firsts = {each.queue_position: each for each in sorted(rivals, key=lambda each: each.place, reverse=True)}
+            firsts = {each.queue_position: each for each in sorted(competitors, key=lambda each: each.place, reverse=True)}
             return list(firsts.values())
 
         def ahead(step: int) -> PoolSnapshot:

@@ -8,7 +8,7 @@ master's own functions make every decision of the policy `resolute` (`resolute_m
 - `jobs`       the trace of jobs, read and checked; `synthetic` generates one of the same kind and size from a seed
 - `capacity`   series of capacity and price, and the market that follows them
 - `pools`      POOL.yaml, read and checked by the master's models
-- `rivals`     the decisions of the other policies
+- `baselines`     the decisions of the other policies
 - `figures`    the reported figures, each defined in one place
 - `twin`       one policy on one trace; `compare` runs several, each in its own process
 - `frontier`   other settings of the pool, for the frontier of cost and waiting

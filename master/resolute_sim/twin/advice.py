@@ -172,7 +172,7 @@ def other_sizes(pool: PoolScaling, catalogue: Catalogue) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-def playable(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
+def simulatable(pool: PoolPolicy, jobs: Sequence[TraceJob]) -> tuple[TraceJob, ...]:
     """The past jobs that the present pool can hold."""
     return tuple(job for job in jobs if _can_hold(pool, job))
 

@@ -13,7 +13,7 @@ import sys
 
 from resolute.errors import InvalidInput
 from resolute_master.foresight.advice import Advice, Question
-from resolute_sim.twin.advice import advise, playable
+from resolute_sim.twin.advice import advise, simulatable
 
 ADVICE_CPU_S = 300
 """Limit of processor time of the simulation. The kernel kills the process at the limit."""
@@ -25,7 +25,7 @@ NICE = 15
 def answer(question: Question) -> Advice:
     """Raises `InvalidInput` as `advise` does, and if the present pool can hold none of the jobs."""
     pool = question.pool
-    jobs = playable(pool, question.jobs)
+    jobs = simulatable(pool, question.jobs)
     if not jobs:
         raise InvalidInput(
             f"pool '{pool.name}' as it is configured can hold none of the {len(question.jobs)} jobs of its history"

@@ -14,7 +14,7 @@ from typing import Any
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.copies import replace
-from resolute_master.foresight.work import Frictions
+from resolute_master.foresight.work import Overheads
 from resolute_sim.twin.capacity import read_capacity
 from resolute_sim.twin.figures import Report
 from resolute_sim.twin.frontier import AS_IT_IS, frontier_of, other_settings
@@ -41,7 +41,7 @@ class Request:
     first_day: float | None = None
     last_day: float | None = None
     boot_s: float = DEFAULT_BOOT_S
-    frictions: Frictions = field(default_factory=Frictions)
+    overheads: Overheads = field(default_factory=Overheads)
     processes: int = 2
     frontier: bool = False
 
@@ -69,7 +69,7 @@ def setting_of(request: Request) -> Setting:
         jobs=jobs,
         capacity=capacity,
         boot_s=request.boot_s,
-        frictions=request.frictions,
+        overheads=request.overheads,
         seed=request.seed,
     )
 
@@ -215,7 +215,7 @@ def as_json(
         "spot": [trace.name for trace in setting.capacity],
         "seed": request.seed,
         "boot_s": setting.boot_s,
-        "frictions": asdict(setting.frictions),
+        "overheads": asdict(setting.overheads),
         "policies": policies_json(reports),
     }
     if settings:

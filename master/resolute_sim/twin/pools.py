@@ -21,13 +21,13 @@ from resolute_master.pools.pool_file import config_of_pools
 MOST_SLOTS = 100_000
 """Of one machine, far more than any has: a larger number is a mistake, and a simulation of it would not end in time."""
 
-UNPLAYED = {
+NOT_SIMULATED = {
     "agent_reconnect_wait": "its agents never lose contact",
     "max_aux_containers_per_agent": "every job of a trace has slots",
 }
 """Keys of a pool without a counterpart in a simulation, each with the reason."""
 
-UNPLAYED_OF_PROVIDER = {
+NOT_SIMULATED_OF_PROVIDER = {
     "boot_delay": "--boot says how long machines take to join",
     "refuse": "--spot says when machines can be had",
     "interruptions": "--spot says when machines are taken back",
@@ -39,7 +39,7 @@ def read_pool(path: Path, name: str | None = None) -> PoolPolicy:
     that has no counterpart in a simulation."""
     config = _config(path)
     found = _chosen(path, config, name)
-    _refuse_unplayed(path, next(each for each in config.resource_pools if each.pool_name == found.name))
+    _refuse_not_simulated(path, next(each for each in config.resource_pools if each.pool_name == found.name))
     largest = max((offer.slots for offer in found.scaling.offers), default=0) if found.scaling is not None else 0
     if largest > MOST_SLOTS:
         raise InvalidInput(
@@ -69,16 +69,16 @@ def _chosen(path: Path, config: MasterConfig, name: str | None) -> PoolPolicy:
     return next(iter(elastic.values()))
 
 
-def _refuse_unplayed(path: Path, pool: ResourcePool) -> None:
+def _refuse_not_simulated(path: Path, pool: ResourcePool) -> None:
     """Refuses a key that changes decisions of a master but would have no effect here."""
-    _refuse(path, pool, pool.pool_name, UNPLAYED)
+    _refuse(path, pool, pool.pool_name, NOT_SIMULATED)
     if pool.provider is not None:
-        _refuse(path, pool.provider, f"{pool.pool_name}.provider", UNPLAYED_OF_PROVIDER)
+        _refuse(path, pool.provider, f"{pool.pool_name}.provider", NOT_SIMULATED_OF_PROVIDER)
 
 
-def _refuse(path: Path, given: ConfigModel, where: str, unplayed: Mapping[str, str]) -> None:
+def _refuse(path: Path, given: ConfigModel, where: str, not_simulated: Mapping[str, str]) -> None:
     fields = type(given).model_fields
-    for name, why in unplayed.items():
+    for name, why in not_simulated.items():
         if name in fields and getattr(given, name) != fields[name].default:
             raise InvalidInput(f"--pool: {path}: {where}.{name} has no effect in a simulation: {why}; remove it")
 

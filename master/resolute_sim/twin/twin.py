@@ -20,13 +20,13 @@ from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation, NoP
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.trace_job import TraceJob
-from resolute_master.foresight.work import Frictions, Work
+from resolute_master.foresight.work import Overheads, Work
 from resolute_provisioner.model import Gang, Offer
 from resolute_provisioner.offers import price_order
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
 from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
-from resolute_sim.twin.rivals import Determined, FirstFit, Static, peak_machines
+from resolute_sim.twin.baselines import Determined, FirstFit, Static, peak_machines
 
 POLICIES = ("resolute", "determined", "static", "cheapest", "packing")
 """The names of the policies; the first is ours."""
@@ -48,7 +48,7 @@ class Setting:
     jobs: tuple[TraceJob, ...]
     capacity: tuple[CapacityTrace, ...] = ()
     boot_s: float = DEFAULT_BOOT_S
-    frictions: Frictions = field(default_factory=Frictions)
+    overheads: Overheads = field(default_factory=Overheads)
     seed: int = 0
     """Of the choice of machines to interrupt when the capacity falls below the number of machines."""
     lasts_s: float = 0.0
@@ -71,7 +71,7 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
         decider=decider,
         market=market,
         epoch=EPOCH,
-        frictions=setting.frictions,
+        overheads=setting.overheads,
         stopwatch=time.process_time,
         log=journal.note,
         standing=_standing(decider, pool),

@@ -12,7 +12,7 @@ from resolute_master.domain.agent import Agent
 from resolute_web import agents
 from resolute_web.machines import machine_row
 from resolute_web.page import Page, page
-from resolute_web.pools import glances
+from resolute_web.pools import summaries
 
 LOOKED_BACK = timedelta(days=1)
 """Machines that ended in this time are shown too."""
@@ -31,7 +31,7 @@ async def cluster(call: Call, _: None) -> web.Response:
         title="Cluster",
         section="Cluster",
         topics=("cluster", "queue"),
-        pools=await glances(api),
+        pools=await summaries(api),
         agents=await agents.rows_of(call, api.engine.state.all(Agent)),
         machines=[machine_row(each, now) for each in newest[:MOST_MACHINES]],
         more=max(0, len(newest) - MOST_MACHINES),

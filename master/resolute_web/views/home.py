@@ -20,11 +20,11 @@ from resolute_master.api.resources.jobs import page_of_queue
 from resolute_master.domain.change import Decision
 from resolute_master.store.base import ExperimentQuery
 from resolute_web.page import Page, page
-from resolute_web.pools import glances
+from resolute_web.pools import summaries
 
 FEW = 8
 DECISIONS_LOOKED_AT = 400
-MISFORTUNES = {
+INCIDENTS = {
     "refused": "Refused",
     "notice": "Notice",
     "lost": "Lost",
@@ -34,7 +34,7 @@ MISFORTUNES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Misfortune:
+class Incident:
     """Something that a cloud or a machine did to us, and where to read more."""
 
     at: datetime
@@ -56,12 +56,12 @@ async def home(call: Call, _: None) -> web.Response:
         title="Home",
         section="Home",
         topics=("experiments", "queue", "cluster"),
-        pools=await glances(api),
+        pools=await summaries(api),
         running=running,
         waiting=waiting,
         waiting_more=max(0, _pages.total - len(waiting)),
         recent=recent,
-        misfortunes=misfortunes(await api.store.decisions(DECISIONS_LOOKED_AT))[:FEW],
+        incidents=incidents(await api.store.decisions(DECISIONS_LOOKED_AT))[:FEW],
     )
 
 
@@ -70,12 +70,12 @@ async def _experiments(api: ApiContext, states: tuple[ExperimentState, ...]) -> 
     return await show_experiments(api, (await api.store.page_experiments(query)).rows)
 
 
-def misfortunes(decisions: Sequence[Decision]) -> list[Misfortune]:
+def incidents(decisions: Sequence[Decision]) -> list[Incident]:
     """The newest first."""
     return [
-        Misfortune(each.at, each.kind, MISFORTUNES[each.kind], each.pool, each.subject, shortened(each.reason))
+        Incident(each.at, each.kind, INCIDENTS[each.kind], each.pool, each.subject, shortened(each.reason))
         for each in reversed(decisions)
-        if each.kind in MISFORTUNES
+        if each.kind in INCIDENTS
     ]
 
 

@@ -26,7 +26,7 @@ from resolute_web.actions import refusal_of
 from resolute_web.forms import asking, read_form
 from resolute_web.machines import Machine, machine_row
 from resolute_web.page import Page, page, see
-from resolute_web.pools import glances
+from resolute_web.pools import summaries
 from resolute_web.timeline import Timeline, Window, timeline_of
 from resolute_web.views.login import inside
 
@@ -45,7 +45,7 @@ async def find_pool(call: Call) -> PoolPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class PoolProblem:
     """An offer that was refused or is not asked for, and what to do about it."""
 
     offer: PoolOffer
@@ -67,13 +67,13 @@ async def pool(call: Call, policy: PoolPolicy) -> web.Response:
         title=f"Pool {policy.name}",
         section="Cluster",
         topics=(f"pool:{policy.name}", "queue"),
-        glance=next(each for each in await glances(api) if each.pool.name == policy.name),
+        summary=next(each for each in await summaries(api) if each.pool.name == policy.name),
         policy=policy,
         hours_chosen=hours,
         periods=PERIODS,
         timeline=await _timeline(call, policy, machines, PERIODS[hours], now) if elastic else None,
         offers=offers,
-        troubles=_troubles(offers),
+        pool_problems=_pool_problems(offers),
         agents=await agents.rows_of(call, [each for each in api.engine.state.all(Agent) if each.pool == policy.name]),
         machines=[_with_countdown(machine_row(each, now), policy) for each in newest[:MOST_MACHINES]],
         more=max(0, len(newest) - MOST_MACHINES),
@@ -137,13 +137,13 @@ ADVICE: Sequence[tuple[tuple[str, ...], str]] = (
 NO_ADVICE = "The pool retries automatically; the message has details."
 
 
-def _troubles(offers: GetPoolOffersResponse | None) -> Sequence[Trouble]:
+def _pool_problems(offers: GetPoolOffersResponse | None) -> Sequence[PoolProblem]:
     """What keeps machines from coming, the newest refusal first."""
     if offers is None:
         return ()
     found = [each for each in offers.offers if each.blocked or each.consecutive_refusals or each.boot_failures]
     found.sort(key=lambda each: each.last_refusal_at.timestamp() if each.last_refusal_at else 0.0, reverse=True)
-    return [Trouble(offer=each, advice=_advice(each)) for each in found]
+    return [PoolProblem(offer=each, advice=_advice(each)) for each in found]
 
 
 def _advice(offer: PoolOffer) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from resolute_provisioner.model import Cause, Consolidation, InstanceView, Launch, PoolScaling, Resident, Termination
-from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.ranking import Forecast
 
 LONGEST_S = 86_400.0
 """Nothing is expected to continue for longer than this, however long it has run."""
@@ -35,7 +35,7 @@ class Move:
 
 
 def consolidate(
-    pool: PoolScaling, staying: Sequence[InstanceView], offers: Sequence[Outlook], room: int, now: datetime
+    pool: PoolScaling, staying: Sequence[InstanceView], offers: Sequence[Forecast], room: int, now: datetime
 ) -> Move:
     """The best move among the machines that stay. `offers` may be asked for now, the best first; `room` machines more may
     be had. To be asked only while nothing waits and no machine is being drained."""
@@ -71,7 +71,7 @@ class _Way:
     saving: float
     """Per hour."""
     boot_s: float = 0.0
-    launch: Outlook | None = None
+    launch: Forecast | None = None
     coming: bool = False
     """What it needs is on its way already, and is waited for."""
 
@@ -120,7 +120,7 @@ def _onto_others(
 
 def _onto_smaller(
     each: InstanceView,
-    offers: Sequence[Outlook],
+    offers: Sequence[Forecast],
     others: Sequence[InstanceView],
     prices: Mapping[str, float | None],
     price: float,
@@ -140,7 +140,7 @@ def _onto_smaller(
     fitting = [o for o in fitting if o.offer.market is here]
     if not fitting or room <= 0:
         return None
-    best = min(fitting, key=lambda outlook: (outlook.expected_price or 0.0, outlook.offer.offer_id))
+    best = min(fitting, key=lambda forecast: (forecast.expected_price or 0.0, forecast.offer.offer_id))
     return _Way(saving=price - (best.price_per_hour or 0.0), boot_s=best.join_time_s, launch=best)
 
 

@@ -9,15 +9,15 @@ from resolute_provisioner.model import Gang, InstanceView, Note, PoolScaling
 from resolute_provisioner.planning.gangs import machines_of, shape_of
 from resolute_provisioner.planning.packing import Packing, Unserved
 from resolute_provisioner.planning.standing import Standing, seconds_between
-from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.ranking import Forecast
 from resolute_provisioner.risk import Block
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def why_launch(outlook: Outlook, tokens: Sequence[str]) -> str:
-    offer = outlook.offer
-    price = "" if outlook.price_per_hour is None else f" at {outlook.price_per_hour:g} an hour"
+def why_launch(forecast: Forecast, tokens: Sequence[str]) -> str:
+    offer = forecast.offer
+    price = "" if forecast.price_per_hour is None else f" at {forecast.price_per_hour:g} an hour"
     work = "1 waiting task" if len(tokens) == 1 else f"{len(tokens)} waiting tasks"
     where = f"{offer.instance_type} ({offer.slots} slots, {offer.market.value}, {offer.zone}){price}"
     return f"{work} cannot use the present or starting machines; {where} is the cheapest available"

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from resolute_provisioner.model import Gang
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.planning.purchase import purchase
-from resolute_provisioner.planning.shelves import Machine, Shelves, copies
+from resolute_provisioner.planning.offers_by_size import Machine, OffersBySize, copies
 from resolute_provisioner.planning.stock import Stock, cost_of
-from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.ranking import Forecast
 
 SIZES_PREFERRED = 4
 """Number of sizes that are tried as the preferred one when capacity is short, those with the cheapest slots first."""
@@ -50,21 +50,21 @@ class Packing:
     """Which machine takes which gangs (by token, in the order of their importance)."""
 
     on_machines: Mapping[str, tuple[str, ...]]
-    bought: tuple[tuple[Outlook, tuple[str, ...]], ...]
+    bought: tuple[tuple[Forecast, tuple[str, ...]], ...]
     unserved: tuple[Unserved, ...]
 
 
 def pack(
     machines: Sequence[Machine],
     gangs: Sequence[Gang],
-    outlooks: Sequence[Outlook],
+    forecasts: Sequence[Forecast],
     *,
     room: int,
     max_aux: int,
     gang_limits: Mapping[str, int] | None = None,
 ) -> Packing:
     """Pack `gangs`, in the order given, buying at most `room` machines of the offers. `gang_limits`: as in `Stock`."""
-    stock = Stock(outlooks, gang_limits=gang_limits)
+    stock = Stock(forecasts, gang_limits=gang_limits)
     together = _Pass(machines, gangs, stock, room=room, max_aux=max_aux, buys_together=True).run(gangs)
     if together is not None:
         return together
@@ -75,7 +75,7 @@ def pack(
         missing = {each.gang.token for each in packing.unserved}
         served_in_order = tuple(gang.token in missing for gang in gangs)
         bought = packing.bought
-        key = (served_in_order, cost_of(outlook for outlook, _ in bought), len(bought), index)
+        key = (served_in_order, cost_of(forecast for forecast, _ in bought), len(bought), index)
         if best is None or key < best[0]:
             best = (key, packing)
     assert best is not None
@@ -88,7 +88,7 @@ class _Layout:
 
     share: int
     used: tuple[Machine, ...]
-    buy: tuple[Outlook, ...] = ()
+    buy: tuple[Forecast, ...] = ()
     others: int = 0
     """How many of the used machines were launched for other gangs that still wait."""
 
@@ -111,7 +111,7 @@ class _Pass:
         prefers: int | None = None,
         buys_together: bool = False,
     ) -> None:
-        self._shelves = Shelves(copies(machines), gangs)
+        self._by_size = OffersBySize(copies(machines), gangs)
         self._stock = stock
         self._room = room
         self._max_aux = max_aux
@@ -140,7 +140,7 @@ class _Pass:
             return None
         return Packing(
             on_machines={
-                each.name: tuple(each.tokens) for each in self._shelves.machines if each.tokens and each.bought is None
+                each.name: tuple(each.tokens) for each in self._by_size.machines if each.tokens and each.bought is None
             },
             bought=(
                 *((each.bought, tuple(each.tokens)) for each in self._bought if each.bought is not None),
@@ -149,16 +149,16 @@ class _Pass:
             unserved=tuple(unserved),
         )
 
-    def _together(self) -> list[tuple[Outlook, tuple[str, ...]]] | None:
+    def _together(self) -> list[tuple[Forecast, tuple[str, ...]]] | None:
         if not self._later:
             return []
         bins = purchase(self._later, self._stock, max_aux=self._max_aux, room=self._room)
         if bins is None:
             return None
         rank = {gang.token: index for index, gang in enumerate(self._later)}
-        filled = [(sorted((rank[gang.token], gang.token) for gang in each.gangs), each.outlook) for each in bins]
+        filled = [(sorted((rank[gang.token], gang.token) for gang in each.gangs), each.forecast) for each in bins]
         filled.sort(key=lambda each: (each[0], each[1].order))
-        return [(outlook, tuple(token for _, token in ranked)) for ranked, outlook in filled]
+        return [(forecast, tuple(token for _, token in ranked)) for ranked, forecast in filled]
 
     def _place(self, gang: Gang, shape: tuple[object, ...]) -> bool:
         layouts = self._layouts(gang)
@@ -178,19 +178,19 @@ class _Pass:
         if chosen is None:
             self._infeasible[shape] = _ways(layouts)
             return False
-        self._shelves.served(gang)
+        self._by_size.served(gang)
         for machine in chosen.used:
-            self._shelves.take(machine, gang, chosen.share)
-        for outlook in chosen.buy:
-            self._shelves.take(self._buy(outlook), gang, chosen.share)
+            self._by_size.take(machine, gang, chosen.share)
+        for forecast in chosen.buy:
+            self._by_size.take(self._buy(forecast), gang, chosen.share)
         return True
 
     def _buy_later(self, gang: Gang) -> None:
         self._later.append(gang)
-        self._shelves.served(gang)
+        self._by_size.served(gang)
 
-    def _buy(self, outlook: Outlook) -> Machine:
-        slots = outlook.offer.slots
+    def _buy(self, forecast: Forecast) -> Machine:
+        slots = forecast.offer.slots
         machine = Machine(
             name=f"new-{len(self._bought):06d}",
             size=slots,
@@ -198,17 +198,17 @@ class _Pass:
             free_aux=self._max_aux,
             untouched=True,
             preference=2,
-            market=outlook.offer.market,
-            bought=outlook,
+            market=forecast.offer.market,
+            bought=forecast,
         )
         self._room -= 1
         self._bought.append(machine)
-        self._shelves.add(machine)
+        self._by_size.add(machine)
         return machine
 
     def _layouts(self, gang: Gang) -> list[_Layout]:
         layouts: list[_Layout] = []
-        there = self._shelves.one(gang)
+        there = self._by_size.one(gang)
         if there is not None:
             layouts.append(self._layout(gang, gang.slots, [there]))
             if not layouts[0].others:
@@ -218,11 +218,11 @@ class _Pass:
         if gang.slots_per_machine is not None:
             layouts.extend(self._in_shares(gang, gang.slots_per_machine))
         elif not gang.single_machine:
-            for size in sorted(self._shelves.sizes.union(self._stock.sizes)):
+            for size in sorted(self._by_size.sizes.union(self._stock.sizes)):
                 layouts.extend(self._on_whole_machines(gang, size))
         return layouts
 
-    def _one_bought(self, gang: Gang) -> Outlook | None:
+    def _one_bought(self, gang: Gang) -> Forecast | None:
         if not fits_one_machine(gang, gang.slots) or (gang.slots == 0 and self._max_aux == 0):
             return None
         preferred = None if self._prefers is None else self._stock.of_size(self._prefers, gang.markets)
@@ -234,7 +234,7 @@ class _Pass:
         if share <= 0 or gang.slots % share or gang.slots == 0 or (gang.single_machine and share != gang.slots):
             return []
         count = gang.slots // share
-        there = self._shelves.sharing(gang, share, count)
+        there = self._by_size.sharing(gang, share, count)
         missing = count - len(there)
         return self._completed(gang, share, missing, there, self._stock.whole_holding(share, gang.markets, missing))
 
@@ -242,12 +242,12 @@ class _Pass:
         count = needs_whole_machines(gang, size)
         if count is None:
             return []
-        there = self._shelves.whole(gang, size, count)
+        there = self._by_size.whole(gang, size, count)
         missing = count - len(there)
         return self._completed(gang, size, missing, there, self._stock.whole(size, gang.markets, missing))
 
     def _completed(
-        self, gang: Gang, share: int, missing: int, there: Sequence[Machine], cheapest: Outlook | None
+        self, gang: Gang, share: int, missing: int, there: Sequence[Machine], cheapest: Forecast | None
     ) -> list[_Layout]:
         if missing == 0:
             return [self._layout(gang, share, there)]
@@ -255,8 +255,8 @@ class _Pass:
             return []
         return [self._layout(gang, share, there, (cheapest,) * missing)]
 
-    def _layout(self, gang: Gang, share: int, used: Sequence[Machine], buy: tuple[Outlook, ...] = ()) -> _Layout:
-        return _Layout(share, tuple(used), buy, sum(self._shelves.kept_for_others(machine, gang) for machine in used))
+    def _layout(self, gang: Gang, share: int, used: Sequence[Machine], buy: tuple[Forecast, ...] = ()) -> _Layout:
+        return _Layout(share, tuple(used), buy, sum(self._by_size.kept_for_others(machine, gang) for machine in used))
 
 
 def _ways(layouts: Sequence[_Layout]) -> tuple[Way, ...]:

@@ -37,7 +37,7 @@ from resolute_provisioner.planning.gangs import in_order, machines_of
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
 from resolute_provisioner.planning.packing import Packing, pack
 from resolute_provisioner.planning.probing import one_at_a_time
-from resolute_provisioner.planning.shelves import Machine
+from resolute_provisioner.planning.offers_by_size import Machine
 from resolute_provisioner.planning.standing import (
     MASS_LOSS_GRACE_S,
     NOTICE_GRACE_S,
@@ -46,7 +46,7 @@ from resolute_provisioner.planning.standing import (
     by_id,
     judge,
 )
-from resolute_provisioner.ranking import outlooks
+from resolute_provisioner.ranking import forecasts
 
 
 def plan_scale(
@@ -150,7 +150,7 @@ class _Market:
         """Of offers that may be asked for one machine and not for as many as a gang may need."""
         self.all_blocks = {**self.gang_blocks, **self.blocks}
         self.gang_limits = risk.gang_limits(pool, beliefs, now)
-        offers = outlooks(pool, beliefs, now)
+        offers = forecasts(pool, beliefs, now)
         self.usable = [each for each in offers if each.offer.offer_id not in self.blocks]
         """The best first."""
         self.prices = {each.offer.offer_id: each.price_per_hour for each in offers}
@@ -254,8 +254,8 @@ def _machines(pool: PoolScaling, views: Sequence[InstanceView]) -> list[Machine]
 
 def _launches(packing: Packing) -> list[Launch]:
     return [
-        Launch(offer_id=outlook.offer.offer_id, gang_tokens=tokens, reason=notes.why_launch(outlook, tokens))
-        for outlook, tokens in packing.bought
+        Launch(offer_id=forecast.offer.offer_id, gang_tokens=tokens, reason=notes.why_launch(forecast, tokens))
+        for forecast, tokens in packing.bought
     ]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from resolute_provisioner.model import Gang, Market
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
 from resolute_provisioner.planning.stock import Cost, Stock, cost_of
-from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.ranking import Forecast
 
 SIZES_TRIED = 8
 """Number of sizes that are tried, those with the cheapest slots first. More distinct sizes than that are hardly ever worth
@@ -25,14 +25,14 @@ their price."""
 class Bin:
     """One machine to buy, while it is filled."""
 
-    outlook: Outlook
+    forecast: Forecast
     free: int
     aux: int
     gangs: list[Gang] = field(default_factory=list)
 
     def takes(self, gang: Gang) -> bool:
         room = self.free >= gang.slots if gang.slots else self.aux > 0
-        return room and self.outlook.offer.market in gang.markets
+        return room and self.forecast.offer.market in gang.markets
 
     def put(self, gang: Gang) -> None:
         self.gangs.append(gang)
@@ -44,7 +44,7 @@ class Bin:
 class Purchase:
     """One machine to buy, and its gangs."""
 
-    outlook: Outlook
+    forecast: Forecast
     gangs: tuple[Gang, ...]
 
 
@@ -72,11 +72,11 @@ class _Attempt:
         self._size = size
         self._max_aux = max_aux
         self._shared: list[Bin] = []
-        self._whole: list[tuple[Outlook, int, Gang]] = []
+        self._whole: list[tuple[Forecast, int, Gang]] = []
         """Machines that one gang uses as a whole: which, and how many."""
         self._open_from: dict[tuple[int, frozenset[Market]], int] = {}
         """Bins before this one are too full for gangs of such a shape, and will not become emptier."""
-        self._ways: dict[tuple[object, ...], tuple[Outlook, int]] = {}
+        self._ways: dict[tuple[object, ...], tuple[Forecast, int]] = {}
         for gang in gangs:
             if not self._shares(gang):
                 self._open(gang)
@@ -89,16 +89,16 @@ class _Attempt:
 
     @property
     def cost(self) -> Cost:
-        unknown, price = cost_of(each.outlook for each in self._shared)
-        for outlook, count, _ in self._whole:
-            more = _times(outlook, count)
+        unknown, price = cost_of(each.forecast for each in self._shared)
+        for forecast, count, _ in self._whole:
+            more = _times(forecast, count)
             unknown, price = unknown + more[0], price + more[1]
         return unknown, price
 
     def machines(self) -> list[Purchase]:
-        found = [Purchase(each.outlook, tuple(each.gangs)) for each in self._shared]
-        for outlook, count, gang in self._whole:
-            found.extend([Purchase(outlook, (gang,))] * count)
+        found = [Purchase(each.forecast, tuple(each.gangs)) for each in self._shared]
+        for forecast, count, gang in self._whole:
+            found.extend([Purchase(forecast, (gang,))] * count)
         return found
 
     def _shares(self, gang: Gang) -> bool:
@@ -117,15 +117,15 @@ class _Attempt:
         shape = shape_of(gang)
         if shape not in self._ways:
             self._ways[shape] = self._way(gang)
-        outlook, count = self._ways[shape]
+        forecast, count = self._ways[shape]
         if count > 1:
-            self._whole.append((outlook, count, gang))
+            self._whole.append((forecast, count, gang))
             return
-        opened = Bin(outlook=outlook, free=outlook.offer.slots, aux=self._max_aux)
+        opened = Bin(forecast=forecast, free=forecast.offer.slots, aux=self._max_aux)
         opened.put(gang)
         self._shared.append(opened)
 
-    def _way(self, gang: Gang) -> tuple[Outlook, int]:
+    def _way(self, gang: Gang) -> tuple[Forecast, int]:
         preferred = None if self._size is None else self._stock.of_size(self._size, gang.markets)
         if preferred is not None:
             if fits_one_machine(gang, preferred.offer.slots):
@@ -135,9 +135,9 @@ class _Attempt:
         return _standalone(gang, self._stock)
 
 
-def _standalone(gang: Gang, stock: Stock) -> tuple[Outlook, int]:
+def _standalone(gang: Gang, stock: Stock) -> tuple[Forecast, int]:
     """The cheapest machines for the gang alone: which, and how many."""
-    ways: list[tuple[Outlook, int]] = []
+    ways: list[tuple[Forecast, int]] = []
     one = stock.holding(gang.slots, gang.markets) if fits_one_machine(gang, gang.slots) else None
     if one is not None:
         ways.append((one, 1))
@@ -145,21 +145,21 @@ def _standalone(gang: Gang, stock: Stock) -> tuple[Outlook, int]:
     return min(ways, key=lambda way: (_times(*way), way[1], way[0].order))
 
 
-def _on_whole(gang: Gang, stock: Stock, sizes: Iterable[int]) -> Iterator[tuple[Outlook, int]]:
+def _on_whole(gang: Gang, stock: Stock, sizes: Iterable[int]) -> Iterator[tuple[Forecast, int]]:
     for size in sizes:
         count = needs_whole_machines(gang, size)
-        outlook = stock.whole(size, gang.markets, count) if count else None
-        if count and outlook is not None:
-            yield outlook, count
+        forecast = stock.whole(size, gang.markets, count) if count else None
+        if count and forecast is not None:
+            yield forecast, count
 
 
-def _times(outlook: Outlook, count: int) -> Cost:
-    unknown, price = cost_of([outlook])
+def _times(forecast: Forecast, count: int) -> Cost:
+    unknown, price = cost_of([forecast])
     return unknown * count, price * count
 
 
 def _exchange(each: Bin, stock: Stock) -> None:
     markets = frozenset.intersection(*{gang.markets for gang in each.gangs})
-    cheaper = stock.holding(each.outlook.offer.slots - each.free, markets)
-    if cheaper is not None and cheaper.order < each.outlook.order:
-        each.outlook = cheaper
+    cheaper = stock.holding(each.forecast.offer.slots - each.free, markets)
+    if cheaper is not None and cheaper.order < each.forecast.order:
+        each.forecast = cheaper

@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from resolute_provisioner.model import Gang, InstanceView, Market, PoolScaling
-from resolute_provisioner.planning.shelves import Machine
+from resolute_provisioner.planning.offers_by_size import Machine
 from resolute_provisioner.planning.standing import by_id, seconds_between
 
 SCALE_S = 300.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from resolute_provisioner.model import Market
-from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.ranking import Forecast
 
 Cost = tuple[int, float]
 """How many prices are unknown, and the sum of the others: a machine of known price is always preferred."""
@@ -13,15 +13,15 @@ Cost = tuple[int, float]
 NOTHING: Cost = (0, 0.0)
 
 
-def cost_of(bought: Iterable[Outlook]) -> Cost:
+def cost_of(bought: Iterable[Forecast]) -> Cost:
     prices = [each.expected_price for each in bought]
     return sum(price is None for price in prices), sum(price for price in prices if price is not None)
 
 
-def _best(outlooks: Iterable[Outlook]) -> list[Outlook]:
+def _best(forecasts: Iterable[Forecast]) -> list[Forecast]:
     """The cheapest first; between equals the smallest."""
-    best: dict[tuple[int, Market], Outlook] = {}
-    for each in outlooks:
+    best: dict[tuple[int, Market], Forecast] = {}
+    for each in forecasts:
         key = (each.offer.slots, each.offer.market)
         if key not in best or each.order < best[key].order:
             best[key] = each
@@ -32,16 +32,16 @@ class Stock:
     """The offers that may be asked for now. Of those with the same slots on the same market only the best is kept: it
     does whatever the others would."""
 
-    def __init__(self, outlooks: Sequence[Outlook], *, gang_limits: Mapping[str, int] | None = None) -> None:
+    def __init__(self, forecasts: Sequence[Forecast], *, gang_limits: Mapping[str, int] | None = None) -> None:
         """`gang_limits`: how many machines of an offer may be asked for one gang that needs several, by offer id."""
-        self._outlooks = outlooks
+        self._forecasts = forecasts
         self._gang_limits = gang_limits or {}
-        self._best = _best(outlooks)
-        self._best_whole: dict[int, list[Outlook]] = {}
+        self._best = _best(forecasts)
+        self._best_whole: dict[int, list[Forecast]] = {}
         """Of those of which one gang may have this number."""
-        self._of_size: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
-        self._whole: dict[tuple[int, frozenset[Market], int], Outlook | None] = {}
-        self._holding: dict[tuple[int, frozenset[Market]], Outlook | None] = {}
+        self._of_size: dict[tuple[int, frozenset[Market]], Forecast | None] = {}
+        self._whole: dict[tuple[int, frozenset[Market], int], Forecast | None] = {}
+        self._holding: dict[tuple[int, frozenset[Market]], Forecast | None] = {}
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -49,7 +49,7 @@ class Stock:
 
     def sizes_by_value(self) -> Sequence[int]:
         """The cheapest slot first."""
-        cheapest: dict[int, Outlook] = {}
+        cheapest: dict[int, Forecast] = {}
         for each in self._best:
             cheapest.setdefault(each.offer.slots, each)
         by_slot = {
@@ -59,7 +59,7 @@ class Stock:
         }
         return sorted(cheapest, key=lambda size: (by_slot[size], -size))
 
-    def of_size(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
+    def of_size(self, slots: int, markets: frozenset[Market]) -> Forecast | None:
         """The cheapest machine of exactly this size, for work that needs one."""
         key = (slots, markets)
         if key not in self._of_size:
@@ -67,7 +67,7 @@ class Stock:
             self._of_size[key] = next(found, None)
         return self._of_size[key]
 
-    def whole(self, slots: int, markets: frozenset[Market], machines: int) -> Outlook | None:
+    def whole(self, slots: int, markets: frozenset[Market], machines: int) -> Forecast | None:
         """The cheapest machine of exactly this size, for a gang that needs `machines` more of them."""
         key = (slots, markets, machines)
         if key not in self._whole:
@@ -76,21 +76,21 @@ class Stock:
             self._whole[key] = next(found, None)
         return self._whole[key]
 
-    def whole_holding(self, slots: int, markets: frozenset[Market], machines: int) -> Outlook | None:
+    def whole_holding(self, slots: int, markets: frozenset[Market], machines: int) -> Forecast | None:
         """The same of at least this size."""
         found = (each for each in self._best_of(machines) if each.offer.slots >= slots and each.offer.market in markets)
         return next(found, None)
 
-    def _best_of(self, machines: int) -> list[Outlook]:
+    def _best_of(self, machines: int) -> list[Forecast]:
         if not self._gang_limits:
             return self._best
         if machines not in self._best_whole:
             limits = self._gang_limits
-            enough = (each for each in self._outlooks if limits.get(each.offer.offer_id, machines) >= machines)
+            enough = (each for each in self._forecasts if limits.get(each.offer.offer_id, machines) >= machines)
             self._best_whole[machines] = _best(enough)
         return self._best_whole[machines]
 
-    def holding(self, slots: int, markets: frozenset[Market]) -> Outlook | None:
+    def holding(self, slots: int, markets: frozenset[Market]) -> Forecast | None:
         """The cheapest machine of at least this size."""
         key = (slots, markets)
         if key not in self._holding:

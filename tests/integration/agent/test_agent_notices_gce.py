@@ -25,7 +25,7 @@ def metadata() -> Iterator[FakeMetadata]:
 
 
 def source_of(metadata: FakeMetadata) -> GceNotices:
-    return GceNotices(clock=SystemClock(), url=metadata.url, trouble_s=0.05)
+    return GceNotices(clock=SystemClock(), url=metadata.url, error_period_s=0.05)
 
 
 async def until_held_back(metadata: FakeMetadata, name: str, times: int = 1) -> None:
@@ -91,7 +91,7 @@ async def test_a_move_to_another_host_is_no_end(metadata: FakeMetadata) -> None:
 async def test_a_server_that_is_away_is_complained_about_once_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     gone = FakeMetadata({})
     gone.close()
-    source = GceNotices(clock=SystemClock(), url=gone.url, trouble_s=0.01)
+    source = GceNotices(clock=SystemClock(), url=gone.url, error_period_s=0.01)
     with caplog.at_level(logging.WARNING), pytest.raises(TimeoutError):
         await asyncio.wait_for(source.next(), 0.5)
     assert len([each for each in caplog.records if "instance/preempted" in each.message]) == 1

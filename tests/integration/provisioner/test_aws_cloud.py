@@ -27,7 +27,7 @@ from resolute_provisioner.clouds.base import (
 from resolute_provisioner.model import Intent, Market, Observed, RefusalKind
 from resolute_provisioner.reconcile import (
     CloudReport,
-    CloudTrouble,
+    CloudCallFailed,
     InstanceIntent,
     InstanceLaunched,
     InstanceObserved,
@@ -246,7 +246,7 @@ async def test_lost_answers_lagging_lists_and_throttling_give_each_machine_once_
 
     await until(all_gone, what="all machines are gone")
     assert {machine.state for machine in front.machines().values()} == {"terminated"}
-    assert ledger.of(CloudTrouble) and not ledger.of(StrayFound)
+    assert ledger.of(CloudCallFailed) and not ledger.of(StrayFound)
 
 
 async def test_a_list_that_lies_about_a_machine_just_launched_does_not_make_it_gone(front: Ec2Front) -> None:

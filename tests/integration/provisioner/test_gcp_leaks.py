@@ -88,7 +88,7 @@ async def until_all_has_ended(reconciler: Reconciler, ledger: MemoryLedger, engi
     except TimeoutError:
         rows = {name: (row.provider_id, row.observed, row.launched_at) for name, row in ledger.rows.items()}
         states = {path: status for path, (status, _) in engine.there().items()}
-        raise AssertionError(f"left in the ledger: {rows}; at the cloud: {states}; {ledger.troubles[-3:]}") from None
+        raise AssertionError(f"left in the ledger: {rows}; at the cloud: {states}; {ledger.failures[-3:]}") from None
 
 
 @pytest.mark.parametrize("seed", range(2))

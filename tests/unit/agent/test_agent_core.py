@@ -28,7 +28,7 @@ from support.agent_memory_master import EPOCH, World
 from support.agent_scripts import a_container
 from support.agent_virtual import run_virtually
 
-STORY = [ContainerState.STARTING, ContainerState.RUNNING, ContainerState.TERMINATED]
+EVENTS = [ContainerState.STARTING, ContainerState.RUNNING, ContainerState.TERMINATED]
 
 
 def virtually(scenario: Callable[[World], Awaitable[None]], **setup: Any) -> None:
@@ -52,7 +52,7 @@ def test_a_container_lives_its_story_and_its_output_precedes_its_end() -> None:
     async def scenario(world: World) -> None:
         start(world, "pull 3s; log 5 lines; run 40s; exit 7")
         await world.until(lambda: ContainerState.TERMINATED in world.master.states("c1"))
-        assert world.master.states("c1") == STORY
+        assert world.master.states("c1") == EVENTS
         end = world.master.end("c1")
         assert end.exit is not None and end.exit.code == 7
         assert [line.log for line in world.master.lines] == [f"line {n}\n" for n in range(5)]
@@ -317,7 +317,7 @@ def test_a_broken_part_ends_the_agent_loudly() -> None:
 
 
 def test_two_runs_of_one_scenario_are_the_same() -> None:
-    def story() -> list[tuple[str, str]]:
+    def scenario() -> list[tuple[str, str]]:
         told: list[tuple[str, str]] = []
 
         async def scenario(world: World) -> None:
@@ -332,7 +332,7 @@ def test_two_runs_of_one_scenario_are_the_same() -> None:
         virtually(scenario)
         return told
 
-    assert story() == story()
+    assert scenario() == scenario()
 
 
 # ------------------------------------------------------------------------------------------------------- lost devices
@@ -363,14 +363,14 @@ def test_a_gpu_that_is_gone_after_a_cut_is_told_on_a_new_link_and_the_others_kee
 
     async def scenario(world: World) -> None:
         start(world, "run 600s")
-        await world.until(lambda: world.master.states("c1") == STORY[:2])
+        await world.until(lambda: world.master.states("c1") == EVENTS[:2])
         assert machine.looks == 0
         machine.devices = (replace(device(1), index=0),)  # the driver counts anew
         world.master.cut()
         await world.until(lambda: len(world.master.hellos) == 3)
         assert [hello.devices for hello in world.master.hellos] == [(device(0), device(1))] * 2 + [(device(1),)]
         await asyncio.sleep(60)
-        assert (machine.looks, len(world.master.hellos), world.master.states("c1")) == (2, 3, STORY[:2])
+        assert (machine.looks, len(world.master.hellos), world.master.states("c1")) == (2, 3, EVENTS[:2])
 
     virtually(scenario, look_again=machine.look, devices=(device(0), device(1)))
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from resolute_master.event_loop import SOCKETS_A_TURN, FewAtATime, giving_way, new_event_loop, resting
+from resolute_master.event_loop import SOCKETS_A_TURN, FewAtATime, giving_way, new_event_loop, loop_idle
 
 MANY = 3 * SOCKETS_A_TURN + 5
 
@@ -117,29 +117,29 @@ class Rest(threading.Event):
 
 def test_a_thread_gives_way_while_the_loop_computes() -> None:
     rest = Rest()
-    assert list(giving_way(range(10), loop_rests=rest, piece_s=0.0)) == list(range(10))
+    assert list(giving_way(range(10), idle=rest, piece_s=0.0)) == list(range(10))
     assert rest.waits == 10, "after each piece"
 
 
 def test_a_thread_goes_on_while_the_loop_waits_for_events() -> None:
     rest = Rest()
     rest.set()
-    assert list(giving_way(range(10), loop_rests=rest, piece_s=0.0)) == list(range(10))
+    assert list(giving_way(range(10), idle=rest, piece_s=0.0)) == list(range(10))
     assert rest.waits == 0
 
 
 def test_a_short_piece_is_done_at_one_go() -> None:
     rest = Rest()
-    assert list(giving_way(range(10), loop_rests=rest, piece_s=1e9)) == list(range(10))
+    assert list(giving_way(range(10), idle=rest, piece_s=1e9)) == list(range(10))
     assert rest.waits == 0
 
 
 def test_a_loop_says_when_it_rests() -> None:
     async def run() -> None:
-        assert not resting.is_set(), "this is a turn"
-        assert await asyncio.to_thread(resting.wait, 20), "while nothing is ready"
-        assert not resting.is_set()
+        assert not loop_idle.is_set(), "this is a turn"
+        assert await asyncio.to_thread(loop_idle.wait, 20), "while nothing is ready"
+        assert not loop_idle.is_set()
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run())
-    assert resting.is_set(), "there is no loop any more"
+    assert loop_idle.is_set(), "there is no loop any more"

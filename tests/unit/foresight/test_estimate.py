@@ -17,7 +17,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
 from resolute_master.foresight.accounts import Accounts
 from resolute_master.foresight.pool_simulation import SimulationStuck
-from resolute_master.foresight.decide import Production, Sparing
+from resolute_master.foresight.decide import Production, LazyProduction
 from resolute_master.foresight.estimate import HEAD, estimates, stoppage
 from resolute_master.foresight.join_times import LEAST as LEAST_JOINED
 from resolute_master.foresight.join_times import JoinTimes
@@ -108,7 +108,7 @@ def test_nothing_is_said_before_enough_has_ended() -> None:
 
 
 @dataclass(slots=True)
-class Restless(Sparing):
+class Restless(LazyProduction):
     """Of the simulations that it decides for, every so many-th asks the first of what runs to leave, over and over."""
 
     every: int = 1
@@ -295,17 +295,17 @@ def test_machines_join_as_those_that_have_did() -> None:
 
 
 def test_a_pool_that_asks_for_no_machines_says_so() -> None:
-    for lesson in (
+    for update in (
         {"misconfigured": "there is no such image"},
         {"quota_until": NOW + timedelta(minutes=5), "last_message": "8 vCPUs are allowed"},
     ):
         pool = VirtualPool.empty(ELASTIC, NOW)
         waits = _submit(pool, "next")
-        pool.beliefs["o"] = OfferBelief(offer_id="o", **lesson)  # type: ignore[arg-type]
+        pool.beliefs["o"] = OfferBelief(offer_id="o", **update)  # type: ignore[arg-type]
         found = estimates(pool, _past(*[60.0] * LEAST), seed=1)[waits]
         assert found.expected_at is None and found.earliest is None and found.latest is None
         assert "the pool requests no others" in found.basis
-        assert str(lesson.get("misconfigured") or lesson["last_message"]) in found.basis
+        assert str(update.get("misconfigured") or update["last_message"]) in found.basis
 
 
 def test_lack_of_capacity_passes() -> None:

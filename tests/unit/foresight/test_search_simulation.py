@@ -12,7 +12,7 @@ from resolute_master.foresight.decide import Production
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
 from resolute_master.foresight.search_simulation import SearchSimulation
-from resolute_master.foresight.work import Frictions
+from resolute_master.foresight.work import Overheads
 from resolute_master.searcher.methods import make
 from support.pools import a_job, a_policy, elastic, waiting
 
@@ -68,7 +68,7 @@ def played(
         decider=Production(),
         market=market,
         epoch=EPOCH,
-        frictions=Frictions(),
+        overheads=Overheads(),
         method=make(searcher, SPACE),
         job=a_job("search"),
         template=waiting("t", "search"),

@@ -88,8 +88,8 @@ def test_a_word_that_is_known_already_is_not_stored_again() -> None:
 def test_what_was_learnt_of_an_offer_outlives_its_prices() -> None:
     step = a_step()
     told(step, 0.4)
-    lesson = replace(belief(step), launches=3)
-    step.put(PoolBelief(id=prices.belief_key(POOL, NEW.offer_id), pool=POOL, belief=lesson))
+    update = replace(belief(step), launches=3)
+    step.put(PoolBelief(id=prices.belief_key(POOL, NEW.offer_id), pool=POOL, belief=update))
     told(step, 0.6, after_s=1)
     assert (belief(step).launches, belief(step).price_per_hour) == (3, 0.6)
 

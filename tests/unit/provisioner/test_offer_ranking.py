@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from resolute_provisioner import risk
 from resolute_provisioner.model import Market, OfferBelief, RefusalKind
-from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, in_order, outlook
+from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, in_order, forecast
 from support.provisioner import NOW, a_pool, after, an_offer
 
 FRESH = OfferBelief(offer_id="small")
@@ -14,7 +14,7 @@ DAY_S = 86400.0
 
 
 def factor(belief: OfferBelief) -> float:
-    return outlook(an_offer(), belief, NOW).factor
+    return forecast(an_offer(), belief, NOW).factor
 
 
 def interrupted(times: int, hours: float) -> OfferBelief:
@@ -25,7 +25,7 @@ def interrupted(times: int, hours: float) -> OfferBelief:
 
 
 def test_an_offer_that_was_never_tried_is_trusted() -> None:
-    fresh = outlook(an_offer(), None, NOW)
+    fresh = forecast(an_offer(), None, NOW)
     assert fresh.launch_success == fresh.boot_success == 1.0
     assert fresh.join_time_s == DEFAULT_JOIN_TIME_S
     assert fresh.expected_price is not None and 1.0 < fresh.expected_price < 1.05
@@ -42,9 +42,9 @@ def test_each_kind_of_trouble_makes_it_dearer() -> None:
 
 def test_the_past_is_forgotten() -> None:
     belief = interrupted(5, hours=10)
-    later = [outlook(an_offer(), belief, after(days * DAY_S)).interruptions_per_hour for days in (0, 1, 10, 100)]
+    later = [forecast(an_offer(), belief, after(days * DAY_S)).interruptions_per_hour for days in (0, 1, 10, 100)]
     assert later == sorted(later, reverse=True)
-    assert abs(later[-1] - outlook(an_offer(), None, NOW).interruptions_per_hour) < 1e-6
+    assert abs(later[-1] - forecast(an_offer(), None, NOW).interruptions_per_hour) < 1e-6
 
 
 def test_lessons_a_half_life_apart_weigh_one_to_two() -> None:

@@ -262,7 +262,7 @@ def test_an_order_to_end_is_repeated_until_the_cloud_agrees() -> None:
         rig.ledger.want_stopped("i-1")
         service = asyncio.create_task(rig.reconciler.run())
         await until(rig.all_finished, what="finished", within_s=600)
-        assert [each.call for each in rig.ledger.troubles] == ["terminate"]
+        assert [each.call for each in rig.ledger.failures] == ["terminate"]
         assert not rig.cloud.living()
         rig.reconciler.stop()
         await service
@@ -296,7 +296,7 @@ def test_an_unreadable_list_is_reported_and_asked_for_more_rarely() -> None:
         rig = Rig(clock, FakeBehaviour(list_failure_rate=1.0))
         service = asyncio.create_task(rig.reconciler.run())
         await asyncio.sleep(600)
-        assert 8 <= len(rig.ledger.troubles) <= 20
+        assert 8 <= len(rig.ledger.failures) <= 20
         rig.reconciler.stop()
         await service
 

@@ -161,8 +161,8 @@ def test_a_move_to_another_pool_is_tried_without_the_place_that_was_given_by_han
     first = on(replace(waiting("r2", "there", 4), pool=spare), {"s": ALL})
     job = replace(a_job("mine", second=5), queue_position=0.5)
     for priority, found_there in ((42, {}), (43, {"pool": ("spare", ("r2.1",))})):
-        rival = a_job("there", priority=priority, second=1, pool=spare)
-        other = PoolSnapshot.build(a_policy(name=spare, preemption=True), there, [rival], [first], now=NOW)
+        competitor = a_job("there", priority=priority, second=1, pool=spare)
+        other = PoolSnapshot.build(a_policy(name=spare, preemption=True), there, [competitor], [first], now=NOW)
         work = [on(waiting("r", "high", 4), {"a": ALL}), waiting("w", "mine", 4)]
         found = told([an_agent("a", 4)], *work, jobs=[JOBS[0], job], others={spare: other})
         assert changes(found) == {**found_there, "more_agents": ("4", ())}

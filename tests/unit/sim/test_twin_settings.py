@@ -24,7 +24,7 @@ from resolute_master.foresight.trace_job import TraceJob
 from resolute_provisioner.clouds.local.configuration import LocalProvider
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace
-from resolute_sim.twin.pools import UNPLAYED, UNPLAYED_OF_PROVIDER, read_pool
+from resolute_sim.twin.pools import NOT_SIMULATED, NOT_SIMULATED_OF_PROVIDER, read_pool
 from resolute_sim.twin.twin import Setting, simulate
 
 HOUR = 3600.0
@@ -189,7 +189,7 @@ def keys() -> Iterator[str]:
 
 
 def test_every_key_of_a_pool_is_played_refused_or_read_by_no_decision() -> None:
-    refused = {*UNPLAYED, *(f"provider.{name}" for name in UNPLAYED_OF_PROVIDER)}
+    refused = {*NOT_SIMULATED, *(f"provider.{name}" for name in NOT_SIMULATED_OF_PROVIDER)}
     elsewhere = {"scheduler.allow_heterogeneous_fits"}  # below: the local provider has machines of one size
     groups = (set(SCENES), refused, NOT_READ, elsewhere)
     assert sorted(keys()) == sorted(set().union(*groups)) and sum(map(len, groups)) == len(set().union(*groups))

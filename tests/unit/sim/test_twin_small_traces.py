@@ -18,7 +18,7 @@ from resolute_master.foresight.pool_simulation import NoProgress
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import Decision
 from resolute_master.foresight.trace_job import TraceJob
-from resolute_master.foresight.work import Frictions
+from resolute_master.foresight.work import Overheads
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.capacity import CapacityTrace
 from resolute_sim.twin.figures import Report
@@ -108,7 +108,7 @@ def test_an_interruption_with_notice_loses_no_progress_and_one_without_goes_back
     setting = Setting(pool=pool, jobs=(_job("a", 0.0, 4000.0),), capacity=(trace,))
     noticed = _played(setting).figures
     assert (noticed.interruptions, noticed.lost_slot_s, noticed.launches) == (1, 80.0, 2), "a restart and two saves"
-    sudden = _played(replace(setting, frictions=Frictions(notice_s=0.0, checkpoint_every_s=1000.0))).figures
+    sudden = _played(replace(setting, overheads=Overheads(notice_s=0.0, checkpoint_every_s=1000.0))).figures
     assert (sudden.interruptions, sudden.lost_slot_s) == (1, 3000.0 - 180.0 - 2000.0 + 60.0)
     assert noticed.jobs_completed == sudden.jobs_completed == 1
 
@@ -183,7 +183,7 @@ def test_what_never_saves_is_moved_neither_to_fewer_machines_nor_back_to_spot() 
     for setting in (sizes, markets):
         saving = _played(setting)
         assert "drained" in {span.cause for span in saving.spans} and saving.figures.lost_slot_s > 0.0
-        never = _played(replace(setting, frictions=Frictions(checkpoint_every_s=1e9)))
+        never = _played(replace(setting, overheads=Overheads(checkpoint_every_s=1e9)))
         assert "drained" not in {span.cause for span in never.spans}
         assert never.figures.lost_slot_s == 0.0 and never.figures.goodput == 1.0
 

@@ -34,7 +34,7 @@ class StoreAway(MemoryStore):
 
 
 def test_an_engine_waits_for_its_store_at_the_start_and_for_what_has_ended() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = StoreAway()
         store.refusals = 3
         async with running(an_engine(store)) as engine:
@@ -45,7 +45,7 @@ def test_an_engine_waits_for_its_store_at_the_start_and_for_what_has_ended() -> 
             assert store.refusals == 0
             await a_user(engine)
 
-    run_virtually(story())
+    run_virtually(scenario())
 
 
 def test_other_errors_are_told_at_once() -> None:

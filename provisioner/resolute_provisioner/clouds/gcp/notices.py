@@ -23,7 +23,7 @@ HELD_BACK_S = 60
 """Maximum time of a held request: a dead connection must not hide a preemption for ever."""
 ANSWER_S = 10.0
 """Beyond which the server is taken for dead."""
-TROUBLE_S = 1.0
+ERROR_PERIOD_S = 1.0
 PREEMPTION_S = 30.0
 """The time between the notice and the end of a spot machine."""
 
@@ -40,12 +40,12 @@ class _Value:
 
 
 class GceNotices:
-    """A `NoticeSource` on Compute Engine. `trouble_s` is the pause after a question without an answer."""
+    """A `NoticeSource` on Compute Engine. `error_period_s` is the pause after a question without an answer."""
 
-    def __init__(self, *, clock: Clock, url: str = METADATA_URL, trouble_s: float = TROUBLE_S) -> None:
+    def __init__(self, *, clock: Clock, url: str = METADATA_URL, error_period_s: float = ERROR_PERIOD_S) -> None:
         self._clock = clock
         self._url = url.rstrip("/")
-        self._trouble_s = trouble_s
+        self._error_period_s = error_period_s
         self._values = (_Value("instance/preempted"), _Value("instance/maintenance-event"))
 
     async def next(self) -> Notice:
@@ -76,7 +76,7 @@ class GceNotices:
                     value.etag = ""  # were this call given up now, the next one would be answered at once
                     return text, notice
             if not value.etag:
-                await asyncio.sleep(self._trouble_s)
+                await asyncio.sleep(self._error_period_s)
 
     async def _asked(self, session: aiohttp.ClientSession, value: _Value) -> str | None:
         """The value once it differs from the one seen last; None without an answer."""

@@ -1,7 +1,7 @@
 """The cloud on this computer: each machine is a directory and a detached process, found again by what is on disk.
 
 Boot delay, price, refusals and interruptions can be scripted, so that a whole elastic cluster with all of its
-misfortunes runs on a laptop. The machine's name here is the instance id of the request.
+faults runs on a laptop. The machine's name here is the instance id of the request.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
+class PlannedKill:
     """One kill. Without a point it hits a random victim at a random moment."""
 
     id: str
@@ -116,7 +116,7 @@ ON_A_SERVER = ".sent"
 """Points with this prefix exist only if the database is a server."""
 
 
-def plan(seed: int, kills: Mapping[Kind, int], *, server: bool) -> tuple[Strike, ...]:
+def plan(seed: int, kills: Mapping[Kind, int], *, server: bool) -> tuple[PlannedKill, ...]:
     """The given numbers of kills of each kind in a random order, the same for the same seed. `server` is true for a database
     server."""
     rng = random.Random(seed)
@@ -129,7 +129,7 @@ def plan(seed: int, kills: Mapping[Kind, int], *, server: bool) -> tuple[Strike,
         drawn += [(kind, Moment.ANY, "", victims[number % len(victims)]) for number in range(count - inside)]
     rng.shuffle(drawn)
     return tuple(
-        Strike(
+        PlannedKill(
             id=f"{number:04}-{kind}",
             kind=kind,
             moment=moment,

@@ -9,7 +9,7 @@ import pytest
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation
-from resolute_master.foresight.decide import Decider, Production, Sparing
+from resolute_master.foresight.decide import Decider, Production, LazyProduction
 from resolute_master.foresight.pool import Decision, VirtualPool
 from resolute_master.foresight.trace_job import TraceJob
 from resolute_provisioner.model import Market, Offer, PoolScaling
@@ -71,6 +71,6 @@ def _starts(decider: Decider, seed: int, max_instances: int) -> dict[str, float 
 @pytest.mark.parametrize("max_instances", [3, 5, 50])
 @pytest.mark.parametrize("seed", range(5))
 def test_all_start_when_they_would_with_a_plan_at_every_moment(seed: int, max_instances: int) -> None:
-    always, seldom = Counted(Production()), Counted(Sparing())
+    always, seldom = Counted(Production()), Counted(LazyProduction())
     assert _starts(seldom, seed, max_instances) == _starts(always, seed, max_instances)
     assert seldom.launches == always.launches > 0

@@ -1,4 +1,4 @@
-"""Carries out the faults of a world's weather, each kind at its own random moments."""
+"""Carries out the faults of a world's fault_plan, each kind at its own random moments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from resolute_provisioner.model import Intent, Observed
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import Killed
 from resolute_sim.money import request_about_money
-from resolute_sim.weather import Fault
+from resolute_sim.fault_plan import Fault
 from resolute_sim.world import HEARTBEAT_S, World
 
 Thing = TypeVar("Thing")
@@ -33,7 +33,7 @@ LONG_S = (40.0, 900.0)
 NOTICE_S = (15.0, 30.0, 120.0)
 
 
-class Mischief:
+class FaultInjector:
     """`run(fault)` continues until it is cancelled."""
 
     def __init__(self, world: World) -> None:
@@ -59,7 +59,7 @@ class Mischief:
         }
 
     async def run(self, fault: Fault) -> None:
-        mean_s = self._world.weather.gaps[fault]
+        mean_s = self._world.fault_plan.gaps[fault]
         while True:
             await asyncio.sleep(self._rng.expovariate(1.0 / mean_s))
             self._world.tally[f"fault: {fault.value}"] += 1

@@ -31,7 +31,7 @@ CONFIG = {
 
 
 @dataclass
-class Story:
+class Scenario:
     """The output for a user, in order."""
 
     world: DeployWorld
@@ -49,7 +49,7 @@ def silent(text: str) -> None:
     """Says nothing."""
 
 
-def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> Story:
+def deploy_scenario(world: DeployWorld, say: Callable[[str], object] = silent) -> Scenario:
     """Raises `AssertionError` if a command fails."""
     say(f"det deploy {world.cloud} up: Terraform makes the cluster, and its master's machine boots")
     made = made_by(world)
@@ -75,7 +75,7 @@ def deploy_story(world: DeployWorld, say: Callable[[str], object] = silent) -> S
     until("the pool has shrunk to nothing", lambda: len(world.bridge.living()) == 1, within_s=120)
     say(f"det deploy {world.cloud} down")
     down = world.deploy("down", "--cluster-id", "vision", "--delete-checkpoints", "--yes")
-    return Story(
+    return Scenario(
         world=world,
         made=made,
         certificate=certificate,

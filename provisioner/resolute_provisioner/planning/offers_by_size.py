@@ -13,7 +13,7 @@ from heapq import heappop, heappush, merge
 
 from resolute_provisioner.model import Gang, Market
 from resolute_provisioner.planning.gangs import fits_one_machine
-from resolute_provisioner.ranking import Outlook
+from resolute_provisioner.ranking import Forecast
 
 Place = tuple[bool, int, int]
 """Kept for others, preference, free slots: in this order machines are filled."""
@@ -35,7 +35,7 @@ class Machine:
     reserved_for: tuple[str, ...] = ()
     market: Market | None = None
     """None if the purchase is unknown: it serves every gang."""
-    bought: Outlook | None = None
+    bought: Forecast | None = None
     """Set for a machine that would have to be bought."""
     tokens: list[str] = field(default_factory=list)
     awaited_by: int = 0
@@ -59,7 +59,7 @@ class Machine:
         )
 
 
-class _Shelf:
+class _OffersOfSize:
     """Machines by their place. One whose place has changed is put there again, and skipped where it was."""
 
     def __init__(self, *, aux: bool = False) -> None:
@@ -128,7 +128,7 @@ class _Whole:
         return found
 
 
-class Shelves:
+class OffersBySize:
     """All machines of one pass. `gangs`: those that have no place yet."""
 
     def __init__(self, machines: Iterable[Machine], gangs: Sequence[Gang]) -> None:
@@ -137,8 +137,8 @@ class Shelves:
         # An index that no gang of the pass reads is not kept.
         self._keeps_aux = any(gang.slots == 0 for gang in gangs)
         self._keeps_whole = any(gang.slots > 1 and not gang.single_machine for gang in gangs)
-        self._slots: dict[Market | None, _Shelf] = {}
-        self._aux: dict[Market | None, _Shelf] = {}
+        self._slots: dict[Market | None, _OffersOfSize] = {}
+        self._aux: dict[Market | None, _OffersOfSize] = {}
         self._whole: dict[tuple[int, Market | None], _Whole] = {}
         self._reserved: dict[str, list[Machine]] = {}
         for machine in machines:
@@ -187,11 +187,11 @@ class Shelves:
         own = [machine for machine in self._reserved.get(gang.token, ()) if accepts(machine)]
         if own:
             return min(own, key=_fill_order)
-        shelves = self._aux if gang.slots == 0 else self._slots
+        by_size = self._aux if gang.slots == 0 else self._slots
         found = [
             machine
             for market in (*sorted(gang.markets), None)
-            if market in shelves and (machine := shelves[market].first(gang.slots, accepts)) is not None
+            if market in by_size and (machine := by_size[market].first(gang.slots, accepts)) is not None
         ]
         return min(found, key=_fill_order, default=None)
 
@@ -221,9 +221,9 @@ class Shelves:
 
     def _put(self, machine: Machine) -> None:
         if machine.free_slots > 0:
-            self._slots.setdefault(machine.market, _Shelf()).put(machine)
+            self._slots.setdefault(machine.market, _OffersOfSize()).put(machine)
         if self._keeps_aux and machine.free_aux > 0:
-            self._aux.setdefault(machine.market, _Shelf(aux=True)).put(machine)
+            self._aux.setdefault(machine.market, _OffersOfSize(aux=True)).put(machine)
         if self._keeps_whole and machine.untouched and machine.size > 0:
             self._whole.setdefault((machine.size, machine.market), _Whole()).put(machine)
 

@@ -52,7 +52,7 @@ MEAN_GAP_S: Mapping[Fault, float] = {
 CHANCE_OF_KIND = 0.6
 """How likely a world knows a kind of fault at all: worlds with few kinds show what a kind does by itself."""
 
-CALM_CLOUD = FakeBehaviour(launch_latency_s=(0.2, 1.0), pending_s=(3.0, 10.0), boot_s=(10.0, 30.0), ending_s=(1.0, 5.0))
+RELIABLE_CLOUD = FakeBehaviour(launch_latency_s=(0.2, 1.0), pending_s=(3.0, 10.0), boot_s=(10.0, 30.0), ending_s=(1.0, 5.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,10 @@ class PriceMoves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
+class FaultPlan:
     """`gaps` holds the kinds of fault that this world knows, with their mean time between two."""
 
-    turbulence_s: float
+    faults_s: float
     gaps: Mapping[Fault, float]
     cloud: FakeBehaviour
     lost_reply_rate: float
@@ -83,10 +83,10 @@ class Weather:
     """None: the market is constant, and its prices are not queried."""
 
 
-CALM = Weather(
-    turbulence_s=600.0,
+NO_FAULTS = FaultPlan(
+    faults_s=600.0,
     gaps={},
-    cloud=CALM_CLOUD,
+    cloud=RELIABLE_CLOUD,
     lost_reply_rate=0.0,
     late_repeat_rate=0.0,
     commit_s=(0.001, 0.005),
@@ -95,10 +95,10 @@ CALM = Weather(
 """Nothing goes wrong."""
 
 
-def draw_weather(rng: random.Random) -> Weather:
+def draw_fault_plan(rng: random.Random) -> FaultPlan:
     gaps = {fault: MEAN_GAP_S[fault] * rng.uniform(0.5, 2.0) for fault in Fault if rng.random() < CHANCE_OF_KIND}
-    return Weather(
-        turbulence_s=rng.uniform(900.0, 3600.0),
+    return FaultPlan(
+        faults_s=rng.uniform(900.0, 3600.0),
         gaps=gaps,
         cloud=_draw_cloud(rng),
         lost_reply_rate=rng.choice((0.0, 0.02, 0.1)),

@@ -17,9 +17,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from resolute.clock import FixedClock
 from resolute.providers import NOTICE_SOURCES
-from resolute_master.agents.booting import TOKEN_HEADER, add_boot_doors
+from resolute_master.agents.booting import TOKEN_HEADER, add_boot_routes
 from resolute_master.agents.hub import AgentHub
-from resolute_master.agents.wheel import WheelShelf, agent_wheel
+from resolute_master.agents.wheel import WheelCache, agent_wheel
 from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.pool import PoolPolicy
@@ -67,7 +67,7 @@ async def doors() -> AsyncIterator[Doors]:
         (machine,) = engine.state.all(Instance)
         await launched(engine, machine, T0)
         app = web.Application()
-        add_boot_doors(app, hub, WheelShelf(VERSION))
+        add_boot_routes(app, hub, WheelCache(VERSION))
         async with TestClient(TestServer(app)) as client:
             yield Doors(engine, hub, client)
 
