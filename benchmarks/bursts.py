@@ -73,11 +73,10 @@ class Clairvoyant:
 def clairvoyant(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) -> Clairvoyant:
     """A policy that knows all submissions and run times, pays the same boots, and lets jobs wait for `wait_mean_s` on average.
 
-    It buys single slots, so that no machine is half empty. It keeps a free slot only if the next job arrives within a boot time,
-    and pays for the gap; else it ends the slot at once, and boots the next one before its job arrives, so that no job waits for a
-    boot. A job waits for a slot that becomes free within `wait_limit`. `wait_limit` is the same for all jobs, and is chosen so that the
-    mean wait is at most `wait_mean_s`.
-    """
+    It buys single slots, so that no machine is half empty. It keeps a free slot only if the next job arrives within a boot
+    time, and pays for the gap; else it ends the slot at once, and boots the next one before its job arrives, so that no job
+    waits for a boot. A job waits for a slot that becomes free within `wait_limit`. `wait_limit` is the same for all jobs, and
+    is chosen so that the mean wait is at most `wait_mean_s`."""
     low, high = 0.0, 20.0 * boot_s
     best = _with_wait_limit(jobs, boot_s, 0.0)
     for _ in range(25):

@@ -19,11 +19,11 @@ from random import Random
 from benchmarks.report import Row, Spread, Target
 from benchmarks.traces import jobs_between, trace_name, trace_pool
 from resolute_master.domain.ids import AllocationId
-from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.estimate import Estimate, estimates
 from resolute_master.foresight.market import Given, Refused
 from resolute_master.foresight.pool import Decision, VirtualPool
+from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation
 from resolute_master.foresight.run_times import RunTimes
 from resolute_master.foresight.work import Overheads, Work
 from resolute_provisioner.model import Offer

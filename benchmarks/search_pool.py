@@ -26,9 +26,9 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.pool_simulation import EPOCH
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.pool_simulation import EPOCH
 from resolute_master.foresight.search_simulation import SearchSimulation, SimulatedResult
 from resolute_master.foresight.work import Overheads
 from resolute_master.searcher.methods import make

@@ -240,7 +240,10 @@ def draw(found: dict[str, Figures], path: Path) -> None:
                 continue
             baseline = words in BASELINES
             panel.plot(
-                100 * each.excess, each.wait_mean_s, "s" if baseline else "o", color="#d1495b" if baseline else "#1b6ca8"
+                100 * each.excess,
+                each.wait_mean_s,
+                "s" if baseline else "o",
+                color="#d1495b" if baseline else "#1b6ca8",
             )
             # Labels of our settings are on the left of their line, other labels on the right.
             left = not baseline and "nothing" not in words

@@ -14,9 +14,9 @@ from pathlib import Path
 from campaign import report
 from campaign.cluster import CampaignCluster
 from campaign.director import Director
-from campaign.evidence import replay, findings
-from campaign.report import Campaign
+from campaign.evidence import findings, replay
 from campaign.kill_plan import Kind, plan
+from campaign.report import Campaign
 from campaign.work import Work
 from support.postgres import PostgresServer, postgres_server
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 from campaign.cluster import CampaignCluster
-from campaign.points import DATABASE, MACHINE, MASTER, kill_all, server_processes
 from campaign.kill_plan import Kind, Moment, PlannedKill
+from campaign.points import DATABASE, MACHINE, MASTER, kill_all, server_processes
 from campaign.work import Work
 from support.live import gone, until
 
@@ -71,7 +71,9 @@ class Director:
 
     def _next(self) -> PlannedKill | None:
         """The first planned whose point has no pending order."""
-        return next((s for s in list(self._kill_plan)[:ARMED_AT_ONCE] if s.point not in self._armed or not s.point), None)
+        return next(
+            (s for s in list(self._kill_plan)[:ARMED_AT_ONCE] if s.point not in self._armed or not s.point), None
+        )
 
     # -- one kill ----------------------------------------------------------------------------------------------
 

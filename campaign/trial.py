@@ -1,4 +1,5 @@
-"""The scripted trial with points in its checkpoints and at its start. It prints each line of its event log before it writes the line.
+"""The scripted trial with points in its checkpoints and at its start. It prints each line of its event log before it writes the
+line.
 
 Runs inside of a task from its uploaded context, as `python3 -m campaign.trial`; the hyperparameters are those of
 `resolute.testing.scripted_trial`, and `orders`, the directory of the orders.

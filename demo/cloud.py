@@ -55,7 +55,8 @@ def claims(scenario: Scenario) -> dict[str, bool]:
     return {
         "the master serves TLS with a certificate that `up` has fetched": scenario.certificate.startswith("-----BEGIN"),
         "the experiment was trained on a machine that the master bought": (
-            scenario.experiment["experiment"]["state"].endswith("COMPLETED") and len(scenario.world.bridge.machines) == 2
+            scenario.experiment["experiment"]["state"].endswith("COMPLETED")
+            and len(scenario.world.bridge.machines) == 2
         ),
         "its checkpoint is in the bucket": any(key.endswith("/weights") for key in scenario.objects),
         "a second `up` has nothing to change": "Nothing would change" in scenario.again,

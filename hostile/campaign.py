@@ -15,16 +15,16 @@ from hostile.attackers import Attacker
 from hostile.calls import Caller, Request, Victims
 from hostile.cluster import OF_ALL_TASKS, HostileCluster, Person
 from hostile.digest import digest, progress, shown, statuses
+from hostile.findings import SERVED_ERRORS, Findings, compare
 from hostile.frames import links
 from hostile.garbage import garbage
 from hostile.scene import ROGUE, Scene, make_scene, reloaded, told
 from hostile.sending import Outcome, Secrets, Sender
-from hostile.findings import SERVED_ERRORS, Findings, compare
 from hostile.victims import a_config
 from resolute.client import Resolute
 from support.live import client_of, until
-from support.seeded_secrets import WORD, SecretSeeder
 from support.postgres import PostgresServer
+from support.seeded_secrets import WORD, SecretSeeder
 
 RATE = 400.0
 """Maximum number of requests and messages per second."""
@@ -86,7 +86,9 @@ def attack(
     return findings
 
 
-async def _send(cluster: HostileCluster, scene: Scene, findings: Findings, seed: int, share: Shares, rate: float) -> None:
+async def _send(
+    cluster: HostileCluster, scene: Scene, findings: Findings, seed: int, share: Shares, rate: float
+) -> None:
     requests = Caller(random.Random(f"calls {seed}"), scene.victims).requests(share.calls)
     strings = garbage(random.Random(f"bytes {seed}"), share.bytes)
     frames = links(random.Random(f"frames {seed}"), scene.victims, ROGUE, share.frames)

@@ -9,8 +9,8 @@ import httpx
 
 from resolute.wire.rest.passwords import hash_password
 from support.live import PASSWORD, LiveCluster
-from support.seeded_secrets import SecretSeeder
 from support.postgres import PostgresServer
+from support.seeded_secrets import SecretSeeder
 
 OF_ALL_TASKS = "a variable of all tasks"
 """Place of the only secret that the attackers' tasks receive."""

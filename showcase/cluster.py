@@ -27,10 +27,10 @@ from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import CloudCapabilities, CloudInstance
 from resolute_provisioner.clouds.fake import GONE_LISTED_S, FakeBehaviour, FakeCloud, FakeMachine
 from resolute_provisioner.model import Market, Observed, Offer
+from resolute_sim.fault_plan import NO_FAULTS
 from resolute_sim.link import Link
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import JOIN_TOKEN, SimulatedMaster, UnansweredCloud
-from resolute_sim.fault_plan import NO_FAULTS
 from showcase.setting import FIXED_MACHINES, SPOT_PRICES
 from showcase.training import Storage, Training
 

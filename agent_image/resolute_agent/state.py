@@ -60,13 +60,13 @@ from resolute_agent.model import (
     LogsDrained,
     MasterLost,
     NoticeSeen,
+    NotifyTasks,
     Progressed,
     Received,
     RenewLeases,
     Save,
     Send,
     Start,
-    NotifyTasks,
     Watch,
 )
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice, remarks, conclusion
+from resolute.wire.rest.advice import GetPoolAdviceResponse, PoolAdvice, conclusion, remarks
 from resolute_cli.command import Command
 from resolute_cli.invocation import Invocation
 from resolute_cli.render import duration_text, percent_text

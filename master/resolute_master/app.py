@@ -134,7 +134,9 @@ async def run_master(settings: MasterSettings, stop: asyncio.Event) -> None:
         wheel_cache = WheelCache(settings.version)
         store = await (settings.open_store or open_store)(settings.config)
         stack.push_async_callback(store.close)
-        async with _serving(settings, pools, advices, observation.store(store), observation, listener, wheel_cache, tls) as (
+        async with _serving(
+            settings, pools, advices, observation.store(store), observation, listener, wheel_cache, tls
+        ) as (
             serving,
             services,
         ):

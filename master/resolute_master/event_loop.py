@@ -73,9 +73,7 @@ class FewAtATime(selectors.DefaultSelector):
         loop_idle.set()
 
 
-def giving_way(
-    items: Iterable[Item], *, idle: threading.Event = loop_idle, piece_s: float = PIECE_S
-) -> Iterator[Item]:
+def giving_way(items: Iterable[Item], *, idle: threading.Event = loop_idle, piece_s: float = PIECE_S) -> Iterator[Item]:
     """The same items, for a thread beside the event loop: each is a piece of work, of some tens of microseconds."""
     until = time.monotonic() + piece_s
     for item in items:

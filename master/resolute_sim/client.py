@@ -16,9 +16,9 @@ from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.store.base import MetricOutcome
+from resolute_sim.fault_plan import FaultPlan
 from resolute_sim.machine import SimulatedMachine
 from resolute_sim.master import SimulatedMaster
-from resolute_sim.fault_plan import FaultPlan
 
 Result = TypeVar("Result")
 Request = Callable[[SimulatedMaster], Awaitable[Result]]

@@ -20,10 +20,10 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 from resolute_provisioner.clouds.fake import FakeMachine
 from resolute_provisioner.model import Intent, Observed
+from resolute_sim.fault_plan import Fault
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import Killed
 from resolute_sim.money import request_about_money
-from resolute_sim.fault_plan import Fault
 from resolute_sim.world import HEARTBEAT_S, World
 
 Thing = TypeVar("Thing")

@@ -52,7 +52,9 @@ MEAN_GAP_S: Mapping[Fault, float] = {
 CHANCE_OF_KIND = 0.6
 """How likely a world knows a kind of fault at all: worlds with few kinds show what a kind does by itself."""
 
-RELIABLE_CLOUD = FakeBehaviour(launch_latency_s=(0.2, 1.0), pending_s=(3.0, 10.0), boot_s=(10.0, 30.0), ending_s=(1.0, 5.0))
+RELIABLE_CLOUD = FakeBehaviour(
+    launch_latency_s=(0.2, 1.0), pending_s=(3.0, 10.0), boot_s=(10.0, 30.0), ending_s=(1.0, 5.0)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import random
 
 from resolute_master.domain.copies import replace
 from resolute_provisioner.model import Offer
-from resolute_sim.fault_plan import PriceMoves, FaultPlan
+from resolute_sim.fault_plan import FaultPlan, PriceMoves
 from resolute_sim.world import World
 
 LEAST, MOST = 0.7, 1.35

@@ -177,7 +177,9 @@ def _priced(pool: PoolPolicy) -> bool:
 # -- what users do about it --------------------------------------------------------------------------------------------
 
 
-def request_about_money(rng: random.Random, state: ClusterState, pools: Mapping[PoolName, PoolPolicy]) -> c.Command | None:
+def request_about_money(
+    rng: random.Random, state: ClusterState, pools: Mapping[PoolName, PoolPolicy]
+) -> c.Command | None:
     """A user raises the limit of an experiment, or changes the budget of a pool; never to less than what may be spent already."""
     limited = [each for each in state.all(Experiment) if each.max_cost is not None]
     if limited and rng.random() < 0.6:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 from resolute_master.store.memory import MemoryStore, MemoryTables
+from resolute_sim.checks import Violation
+from resolute_sim.fault_injection import FaultInjector, restore_order
+from resolute_sim.fault_plan import FaultPlan, draw_fault_plan
 from resolute_sim.loop import run_virtually
 from resolute_sim.market import move_prices, with_moving_prices
 from resolute_sim.master import SimulatedMaster
-from resolute_sim.fault_injection import FaultInjector, restore_order
 from resolute_sim.money import relent, with_money, with_time
-from resolute_sim.checks import Violation
-from resolute_sim.fault_plan import FaultPlan, draw_fault_plan
 from resolute_sim.workload import Submission, Workload, draw_workload
 from resolute_sim.world import World
 
@@ -106,7 +106,12 @@ async def _lead(
     look: Callable[[MemoryTables], None],
 ) -> Outcome:
     world = World(
-        seed=seed, workload=workload, fault_plan=fault_plan, tell=tell, snapshot_every=snapshot_every, rules_every=rules_every
+        seed=seed,
+        workload=workload,
+        fault_plan=fault_plan,
+        tell=tell,
+        snapshot_every=snapshot_every,
+        rules_every=rules_every,
     )
     try:
         await _live(world)

@@ -18,7 +18,7 @@ from resolute_master.domain.commands import ReportCheckpoint
 from resolute_master.domain.ids import AllocationId, ContainerId, TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_sim.client import Site, TaskClient
-from resolute_sim.event_log import EventLog, Entry, Event, LiveTask
+from resolute_sim.event_log import Entry, Event, EventLog, LiveTask
 from resolute_sim.machine import SimulatedMachine
 from resolute_sim.workload import METRIC, TIME_METRIC
 

@@ -25,13 +25,13 @@ from resolute_master.engine.replay import Replay, replay
 from resolute_master.store.memory import MemoryStore, MemoryTables
 from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.fake import FakeCloud, FakeMachine
-from resolute_sim.event_log import EventLog, Entry, Event, LiveTask
+from resolute_sim.checks import Checks
+from resolute_sim.event_log import Entry, Event, EventLog, LiveTask
+from resolute_sim.fault_plan import NO_FAULTS, FaultPlan
 from resolute_sim.link import Link
 from resolute_sim.machine import SimulatedMachine, notice_of
 from resolute_sim.master import JOIN_TOKEN, Killed, LatentStore, SimulatedMaster, UnansweredCloud
 from resolute_sim.training import Storage, Training
-from resolute_sim.checks import Checks
-from resolute_sim.fault_plan import NO_FAULTS, FaultPlan
 from resolute_sim.workload import EPOCH, OWNERS, Workload
 
 HEARTBEAT_S = 5.0

@@ -1,14 +1,13 @@
-"""Server-sent events: each open tab is told which of the things that it shows have changed, and reads those parts anew.
+"""Server-sent events: each open tab receives a signal when an object that it shows has changed, and reads that part again.
 
-A stream carries signals, not contents: what a tab shows is always what the server says now, so that nothing is missed whatever was
-lost on the way, and a tab that nobody looks at costs nothing. Signals are gathered for a moment, so that a busy cluster makes at
-most two a second.
+A stream carries signals, not contents: a tab always shows the present state of the server, whatever signals were lost, and a
+hidden tab costs nothing. Signals are collected for a moment, so that a busy cluster sends at most two a second.
 
-    topic           told when
+    topic           sent when
     experiments     an experiment begins, ends or changes its state
     experiment:ID   it, one of its trials, runs or checkpoints changes
     trial:ID        it, one of its runs or checkpoints changes
-    queue           a job comes, goes or moves; a run asks for slots, gets or leaves them
+        queue           a job enters, leaves or moves; a run requests, gets or releases slots
     cluster         an agent or a machine changes
     pool:NAME       the same, of one pool
 
@@ -37,17 +36,17 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.trial import Trial
 
 GATHER_S = 0.3
-"""Signals of so long are sent together."""
+"""Signals within this time are sent together."""
 
 PROGRESS_S = 1.0
-"""Of what only progresses there is at most one signal in so long to a tab."""
+"""Minimum time between two `progress` signals to a tab."""
 
 SIGNALS_PER_S = 150
-"""And to so many tabs in a second: each reads its page then, which takes some milliseconds of the master. So many watch as if
-they were alone; of more, each is told less often."""
+"""Maximum number of `progress` signals to all tabs in a second: at each a tab reads its page, which takes some milliseconds of the
+master. With more open tabs each receives fewer signals."""
 
 HEARTBEAT_S = 15.0
-"""An idle stream says so often that it is there, and finds out whether anybody listens and still may."""
+"""Interval of heartbeats on an idle stream. Each checks that the client is connected and still authorised."""
 
 MOST_TOPICS = 40
 
@@ -55,7 +54,7 @@ CHANGED, PROGRESS = "changed", "progress"
 
 
 class Tab:
-    """One open stream, and what it has to be told."""
+    """One open stream, and its pending signals."""
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
@@ -71,7 +70,7 @@ class Tab:
         self._news.set()
 
     async def kinds(self, within_s: float) -> set[str]:
-        """What came since the last call; empty when nothing did in so long."""
+        """The kinds of signals since the last call; empty if there is none within `within_s`."""
         try:
             async with asyncio.timeout(within_s):
                 await self._news.wait()
@@ -85,16 +84,16 @@ class Tab:
 
 
 class Live:
-    """Who listens to what. Told of every commit; costs nothing while nobody listens."""
+    """The open streams by topic. It is called at every commit; without streams it does nothing."""
 
     def __init__(self, api: ApiContext) -> None:
         self._listening: dict[str, set[Tab]] = {}
         self._states: dict[str, object] = {}
-        """What was last told of each entity with a state and a progress, to tell the two apart."""
+        """The last state of each entity that has a state and a progress, to distinguish the two kinds of change."""
         api.engine.on_commit(self._committed)
         self._closed = False
         self._open = 0
-        """Tabs that listen."""
+        """Number of open streams."""
 
     def close(self) -> None:
         self._closed = True

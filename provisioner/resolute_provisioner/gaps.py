@@ -1,14 +1,14 @@
-"""How long machines of an offer are without work before there is work for one again, and how long one is therefore kept. Pure.
+"""How long machines of an offer are idle before there is work for one again, and how long one is therefore kept. Pure.
 
-A gap begins when a machine has become idle and ends when it is used again. Where the machine was given back before, the gap ends
-with the next launch of the offer: so what comes too late for a machine is learnt, too, and a pool that gives back too early finds
-out. Gaps are counted by length, and the past fades: what was seen `1 / (1 - FADING)` gaps ago counts about a third.
+A gap begins when a machine becomes idle and ends when it is used again. If the machine was released before, the gap ends with
+the next launch of the offer, so a pool that releases machines too early learns it. Gaps are counted by length, and older gaps
+count less: a gap that `1 / (1 - FADING)` gaps follow counts about a third.
 
 A machine that may be idle for T seconds costs, on average over the gaps g that were seen,
 
     min(g, T) + (g > T) x (boot + wait)
 
-in seconds of the machine: what it idles, and where that was in vain, another boot and the wait of the work for it. The T with the
+in seconds of the machine: its idle time, and if that did not suffice, another boot and the wait of the work for it. The T with the
 least cost is taken. (The threshold rule of the ski rental problem with a known distribution: Karlin, Manasse, McGeoch, Owicki,
 "Competitive randomized algorithms for nonuniform problems", Algorithmica 11, 1994.)
 """
@@ -27,21 +27,21 @@ LENGTHS_S: tuple[float, ...] = (
 )  # fmt: skip
 """A gap is counted with the shortest of these that is not shorter than it; longer ones are counted together."""
 FADING = 0.98
-"""By this the counts of an offer are multiplied with each new gap."""
+"""Factor of the counts of an offer at each new gap."""
 PRIOR = 0.25
 """Number of assumed gaps of each length before any observation: without observations a machine is kept for about a minute."""
 WAIT_WORTH = 0.25
 """Weight of a second in which work waits for a boot, in seconds of the machine."""
 MOST_ENDED = 64
-"""Machines given back whose gaps are not over, of one offer; of more the oldest count as never used again."""
+"""Maximum number of released machines of an offer with open gaps; of more the oldest count as never used again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """What was seen of one offer."""
+    """The observations of one offer."""
 
     counts: tuple[float, ...] = ()
-    """By length, as `LENGTHS_S` and one more; empty: none was seen."""
+    """By length, as `LENGTHS_S` and one more; empty without observations."""
     given_back: tuple[datetime, ...] = ()
     """For each released machine without a replacement yet, since when it had been idle, the oldest first."""
 
@@ -50,12 +50,12 @@ NONE_SEEN = Gaps()
 
 
 def used_again(gaps: Gaps, idle_s: float, *, now: datetime) -> Gaps:
-    """A machine has work again. One that is used in the moment in which it became idle had no gap."""
+    """A machine has work again. If it is used at the moment at which it became idle, there is no gap."""
     return _settled(_counted(gaps, idle_s) if idle_s > 0.0 else gaps, now)
 
 
 def given_back(gaps: Gaps, idle_since: datetime, *, now: datetime) -> Gaps:
-    """A machine was given back because it was idle."""
+    """A machine was released because it was idle."""
     return _settled(replace(gaps, given_back=tuple(sorted((*gaps.given_back, idle_since)))), now)
 
 

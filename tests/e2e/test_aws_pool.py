@@ -22,8 +22,8 @@ from resolute.wire.rest.extensions import Instance, TrialAllocation
 from resolute_provisioner.clouds.aws.fake_ec2 import Lose
 from resolute_provisioner.risk import BOOT_BACKOFF_S
 from support.aws_cluster import AwsCluster, aws_cluster
-from support.event_log_checker import TrialRecord, check
 from support.ec2_bridge import Ec2Bridge
+from support.event_log_checker import TrialRecord, check
 from support.live import LiveCluster, record_of, until
 
 pytestmark = pytest.mark.needs("machines")

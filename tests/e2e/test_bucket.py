@@ -127,7 +127,9 @@ def test_a_sudden_loss_goes_back_to_the_last_committed_checkpoint(scenario: Scen
     assert start["step"] >= scenario.of_run(2, "save")[-1]["step"] >= KILL_AT - CHECKPOINT_EVERY
 
 
-def test_what_is_in_the_bucket_can_be_fetched_from_it_and_through_the_master(scenario: Scenario, tmp_path: Path) -> None:
+def test_what_is_in_the_bucket_can_be_fetched_from_it_and_through_the_master(
+    scenario: Scenario, tmp_path: Path
+) -> None:
     client = scenario.cluster.client
     known = sorted(each.uuid for each in scenario.known())
     assert [uuid for uuid in scenario.storage.list() if uuid not in scenario.killed_before_the_report()] == known

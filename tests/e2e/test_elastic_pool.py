@@ -196,7 +196,10 @@ def test_a_machine_without_a_master_ends_itself_with_its_task(tmp_path: Path) ->
         until("it has taken everything along", lambda: cluster.left_over() == [])
         cluster.start()
         assert experiment.wait(interval_s=0.2, timeout_s=120) == "COMPLETED"
-        assert check(read_event_log(cluster.event_log), [record_of(experiment, steps=80, lost=cluster.lost_machines())]) == []
+        assert (
+            check(read_event_log(cluster.event_log), [record_of(experiment, steps=80, lost=cluster.lost_machines())])
+            == []
+        )
         first, second = sorted(cluster.client.cluster.instances(), key=lambda each: each.id)
         assert first.paid_until is not None and second.paid_from is not None
         assert first.paid_until <= second.paid_from

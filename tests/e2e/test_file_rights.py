@@ -41,7 +41,9 @@ def open_to_others(directory: Path) -> list[str]:
 
 
 def test_nothing_is_open_to_others_whatever_the_umask_and_a_start_mends_what_was(cluster: LiveCluster) -> None:
-    experiment = cluster.submit({"script": ["report 3 every 0.1s", "checkpoint every 1"], "event_log": f"{cluster.event_log}/"})
+    experiment = cluster.submit(
+        {"script": ["report 3 every 0.1s", "checkpoint every 1"], "event_log": f"{cluster.event_log}/"}
+    )
     experiment.wait(0.2)
     state = cluster.directory / "state"
     database = next(state.glob("*.db"))

@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 from campaign.__main__ import campaign
-from campaign.report import shortfalls
 from campaign.kill_plan import Kind
+from campaign.report import shortfalls
 
 from resolute.testing.event_log import read_event_log
-from support.event_log_checker import check
 from support.effort import repeated
+from support.event_log_checker import check
 from support.live import kill, live_cluster, record_of, until
 from support.new_db import NewDb
 from support.postgres import PostgresServer, postgres_server

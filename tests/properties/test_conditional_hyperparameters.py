@@ -60,7 +60,9 @@ def played(config: Mapping[str, Any], seed: int) -> Iterator[Mapping[str, Any]]:
     for _ in range(400):
         point_request = run.method.point_request(run.search)
         if point_request is not None:
-            run.tell(PointsProposed(points=tuple(sample(point_request.space, draws) for _ in range(point_request.points))))
+            run.tell(
+                PointsProposed(points=tuple(sample(point_request.space, draws) for _ in range(point_request.points)))
+            )
         busy = [each for each in run.open if each in run.stopped or not run.row(each).idle]
         if not busy:
             break

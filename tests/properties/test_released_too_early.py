@@ -1,4 +1,5 @@
-"""What learnt idle periods and consolidation cost in waiting at most, and the accounting of a simulation recomputed from its events."""
+"""What learnt idle periods and consolidation cost in waiting at most, and the accounting of a simulation recomputed from its
+events."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ import pytest
 
 from resolute_provisioner import risk
 from resolute_provisioner.clouds.fake import BillLine
+from resolute_sim.fault_plan import NO_FAULTS, RELIABLE_CLOUD
 from resolute_sim.loop import run_virtually
 from resolute_sim.simulation import quiet
-from resolute_sim.fault_plan import NO_FAULTS, RELIABLE_CLOUD
 from resolute_sim.workload import EPOCH
 from resolute_sim.world import World
 from support.sim_gangs import SCALING, workload

@@ -11,9 +11,9 @@ from support.sim_mutations import (
     CRASHES,
     LATE_WORDS,
     LOST_REPLIES,
+    MOVING_MARKET,
     MUTATIONS,
     NO_SPOT,
-    MOVING_MARKET,
     Mutation,
 )
 

@@ -17,8 +17,8 @@ from resolute_master.domain.search import SearchTrial, boards_of
 from resolute_master.searcher.methods import make
 from resolute_master.store.base import TrialQuery
 from resolute_master.store.memory import MemoryStore, MemoryTables
-from resolute_sim.simulation import Outcome, simulate
 from resolute_sim.fault_plan import NO_FAULTS, Fault, FaultPlan
+from resolute_sim.simulation import Outcome, simulate
 from resolute_sim.workload import METRIC, TIME_METRIC, Submission, Workload
 from support.effort import repeated
 

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from resolute_master.domain.change import Decision
 from resolute_provisioner.model import Observed
+from resolute_sim.fault_plan import NO_FAULTS
 from resolute_sim.loop import run_virtually
 from resolute_sim.simulation import quiet
-from resolute_sim.fault_plan import NO_FAULTS
 from resolute_sim.world import HEARTBEAT_S, World
 from support.sim_gangs import workload
 

@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from resolute_sim.simulation import Outcome, simulate, simulate_many
 from resolute_sim.fault_plan import NO_FAULTS, Fault
+from resolute_sim.simulation import Outcome, simulate, simulate_many
 from support.sim_seeds import SEEDS
 
 ENOUGH_FOR_EVERYTHING = 60

@@ -10,8 +10,8 @@ from resolute.clock import Clock
 from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import Intent, Observed, RefusalKind
 from resolute_provisioner.reconcile import (
-    CloudReport,
     CloudCallFailed,
+    CloudReport,
     InstanceIntent,
     InstanceLaunched,
     InstanceObserved,

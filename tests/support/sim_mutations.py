@@ -34,7 +34,7 @@ from resolute_provisioner.planning import deadline, keep_warm, plan
 from resolute_provisioner.planning.deadline import SPOT, MarketChoice
 from resolute_provisioner.planning.standing import Fleet
 from resolute_provisioner.reconcile import InstanceLaunched, LaunchRefused, Reconciler
-from resolute_sim.fault_plan import NO_FAULTS, RELIABLE_CLOUD, Fault, PriceMoves, FaultPlan
+from resolute_sim.fault_plan import NO_FAULTS, RELIABLE_CLOUD, Fault, FaultPlan, PriceMoves
 
 Patch = pytest.MonkeyPatch
 
@@ -248,7 +248,9 @@ CRASHES = replace(
 
 LOST_REPLIES = replace(NO_FAULTS, faults_s=900.0, cloud=replace(RELIABLE_CLOUD, lost_reply_rate=0.5))
 
-BRIEF_MACHINES = replace(NO_FAULTS, faults_s=900.0, cloud=replace(RELIABLE_CLOUD, losses_per_hour=400.0, noticed_share=0.0))
+BRIEF_MACHINES = replace(
+    NO_FAULTS, faults_s=900.0, cloud=replace(RELIABLE_CLOUD, losses_per_hour=400.0, noticed_share=0.0)
+)
 """Many machines end before a list contains them."""
 
 LATE_WORDS = replace(NO_FAULTS, faults_s=3600.0, gaps={Fault.USER: 60.0, Fault.INTERRUPT: 400.0}, late_repeat_rate=0.5)

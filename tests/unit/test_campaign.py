@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from campaign import leaks, report
 from campaign.evidence import Findings
-from campaign.points import Points
 from campaign.kill_plan import PLACES, Kind, Moment, PlannedKill, plan
+from campaign.points import Points
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = dict.fromkeys(Kind, 250)
@@ -43,7 +43,9 @@ def test_every_kind_is_killed_as_often_as_asked_and_half_of_it_inside() -> None:
 
 
 def test_every_place_has_its_turn() -> None:
-    planned = {(planned.kind, planned.point, planned.victim) for planned in plan(7, KILLS, server=True) if planned.point}
+    planned = {
+        (planned.kind, planned.point, planned.victim) for planned in plan(7, KILLS, server=True) if planned.point
+    }
     assert planned == {(kind, place.point, place.victim) for kind, places in PLACES.items() for place in places}
 
 

@@ -12,11 +12,11 @@ import pytest
 from hostile.attackers import COLUMN, Attacker, forged
 from hostile.calls import FINAL, Caller, Request, Victims
 from hostile.campaign import shares
+from hostile.findings import Findings, compare, summary, table
 from hostile.frames import Rogue, links
 from hostile.garbage import garbage
 from hostile.sending import Outcome, Secrets
 from hostile.values import mutated
-from hostile.findings import Findings, compare, summary, table
 
 from resolute_master.api.app import ALL_ROUTES
 from resolute_master.api.rights import rows_of

@@ -159,7 +159,9 @@ class ProcessRuntime(ContainerFiles):
                 said = await self._ask_to_start(home, spec, context)  # the forkserver died of something else; once more
         if said == supervisor.OK:
             return
-        own_log = (home / supervisor.OWN_LOG).read_text(errors="replace") if (home / supervisor.OWN_LOG).exists() else ""
+        own_log = (
+            (home / supervisor.OWN_LOG).read_text(errors="replace") if (home / supervisor.OWN_LOG).exists() else ""
+        )
         shutil.rmtree(home, ignore_errors=True)
         if said == supervisor.STOPPED_BEFORE:
             raise LaunchAborted("killed before it was started")

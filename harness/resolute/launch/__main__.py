@@ -133,7 +133,9 @@ def become_hooks(info: TaskInfo, command: list[str]) -> None:
 
 def start(info: TaskInfo, given: list[str]) -> int:
     """Meet the gang, check the storage, run the program."""
-    reporting = threading.Thread(target=try_to_report_accelerators, args=(info, visible_gpus(environment())), daemon=True)
+    reporting = threading.Thread(
+        target=try_to_report_accelerators, args=(info, visible_gpus(environment())), daemon=True
+    )
     reporting.start()
     variables, python = chosen_python.for_entrypoint(task_environment(info), info)
     processes = 1

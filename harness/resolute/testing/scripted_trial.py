@@ -229,7 +229,9 @@ class ScriptedTrial:
 def main(arguments: list[str] | None = None, clock: Clock | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m resolute.testing.scripted_trial", description=__doc__)
     parser.add_argument("--script", help="sentences separated by ';' (default: the hyperparameter `script`)")
-    parser.add_argument("--event-log", help="file or directory for the event log (default: the hyperparameter `event_log`)")
+    parser.add_argument(
+        "--event-log", help="file or directory for the event log (default: the hyperparameter `event_log`)"
+    )
     parser.add_argument("--local-dir", type=Path, help="off-cluster: where checkpoints and reports go")
     parser.add_argument("--resume", metavar="UUID", help="off-cluster: the checkpoint to resume from")
     options = parser.parse_args(arguments)

@@ -28,7 +28,9 @@ class OptunaSampler:
     def __init__(self) -> None:
         self._studies: dict[ExperimentId, _Study] = {}
 
-    def propose(self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]) -> list[Mapping[str, Any]]:
+    def propose(
+        self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]
+    ) -> list[Mapping[str, Any]]:
         study = self._studies.get(search)
         if study is None:
             study = self._studies[search] = _Study(seed, point_request, evaluated)

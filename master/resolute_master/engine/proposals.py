@@ -37,7 +37,9 @@ class EvaluatedPoint(Struct, frozen=True, kw_only=True):
 class Sampler(Protocol):
     """Called in a thread, for one search at a time."""
 
-    def propose(self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]) -> list[Mapping[str, Any]]:
+    def propose(
+        self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]
+    ) -> list[Mapping[str, Any]]:
         """The requested number of points. `evaluated` are all results so far, by number."""
         ...
 

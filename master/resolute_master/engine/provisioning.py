@@ -18,8 +18,8 @@ from resolute_provisioner.bootstrap import MachineBoot
 from resolute_provisioner.clouds.base import LaunchRequest
 from resolute_provisioner.model import Offer
 from resolute_provisioner.reconcile import (
-    CloudReport,
     CloudCallFailed,
+    CloudReport,
     InstanceIntent,
     InstanceLaunched,
     InstanceObserved,

@@ -89,7 +89,7 @@ class Accounts:
         return min((at for each in self.known.values() if (at := budget.due(each)) is not None), default=None)
 
     def fall_due(self, now: datetime) -> tuple[list[Account], list[Account]]:
-        """The accounts that land now, and those that had landed before and whose work has not ended: it is to be killed."""
+        """The accounts that wind down now, and those that wound down before and whose work has not ended: it is to be killed."""
         landed: list[Account] = []
         overdue: list[Account] = []
         for id_, account in sorted(self.known.items()):
@@ -108,7 +108,7 @@ class Accounts:
         return landed, overdue
 
     def refuse(self, id_: str, more: Rate, found: budget.Reached | None, unpriced: str, now: datetime) -> Account:
-        """The account lands, since what was to start would spend so much more."""
+        """Winds the account down, because the work that was to start would add the rate `more`."""
         account = self.known[id_]
         reason = f"the price of {unpriced} is not known" if unpriced or found is None else ""
         until = None if found is None else found.until

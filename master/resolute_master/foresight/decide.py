@@ -56,8 +56,8 @@ class LazyProduction:
     """Made and applied already; the next answer."""
 
     def opened(self, pool: VirtualPool) -> LazyProduction:
-        """Decides now, once for many simulations that begin in the same state: each takes a copy of the pool and of the answer here,
-        whose first decision will be this one."""
+        """Decides now, once for many simulations that begin in the same state: each takes a copy of the pool and of the answer
+        here, whose first decision will be this one."""
         opening = self.decide(pool)
         return replace(self, _opening=opening)
 

@@ -4,10 +4,9 @@ Each simulation draws the (remaining) run time of all running and pending work a
 scheduler and planner decide. The starts of one simulation are one sample; the middle 90 % of all samples are the range. Future
 submissions are not part of it: more important work that arrives later delays a start beyond the estimate.
 
-A simulation runs up to a bound of decisions. The start of work that is still pending then is computed from the backlog before it, as of
-a fluid: the slot-seconds of all work before it by the drawn run times, over the slots in use (the virtual waiting time of queueing
-theory: work in front over the rate of service).
-"""
+A simulation runs up to a bound of decisions. The start of work that is still pending then is computed from the backlog before
+it, as of a fluid: the slot-seconds of all work before it by the drawn run times, over the slots in use (the virtual waiting
+time of queueing theory: work in front over the rate of service)."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ from random import Random
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId
-from resolute_master.foresight.pool_simulation import PoolSimulation, SimulationStuck
 from resolute_master.foresight.decide import LazyProduction
 from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.pool_simulation import PoolSimulation, SimulationStuck
 from resolute_master.foresight.run_times import LEAST, Basis, RunTimes
 from resolute_master.foresight.work import Overheads, Work
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
@@ -48,7 +47,7 @@ MOST_STUCK = 0.5
 OUTSIDE = 0.1
 """Fraction of jobs that start outside of their range."""
 ALIKE = 0.8
-"""So much of a user's work shares its luck."""
+"""Share of a user's work whose run times are drawn alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +73,10 @@ def estimates(
     decider: LazyProduction | None = None,
     yield_control: Callable[[], None] = lambda: None,
 ) -> dict[AllocationId, Estimate]:
-    """Of everything that waits in `pool`, which is not changed, or of those in `of` that do: a simulation ends as soon as all of them
-    have started. The same arguments give the same estimates. `yield_control` is called between decisions, and for each that is drawn
-    or reckoned: in long queues that takes longer than the decisions. A simulation that does not come to rest is left out, and the
-    estimates say on how many they rest; raises `SimulationStuck` when these are too few."""
+    """Estimates for all pending work of `pool`, or for that of it in `of`; `pool` is not changed. A simulation ends as soon as all
+    of this work has started. The same arguments give the same estimates. `yield_control` is called between decisions, and for each
+    drawn or computed value: in long queues these take longer than the decisions. A simulation whose decisions do not settle is left
+    out, and `basis` gives the number of the others; raises `SimulationStuck` if they are too few."""
     jobs = pool.snapshot.jobs
     waiting = [each.id for each in pool.snapshot.pending() if each.job_id in jobs]
     targets = waiting if of is None else [id_ for id_ in waiting if id_ in of]
@@ -100,7 +99,7 @@ def estimates(
             overheads=Overheads(),
         )
         _adopt(simulation, play, run_times, joins, likeness, yield_control)
-        # Where no machines are asked for, work may be too large for those that are there: a backlog says nothing of it.
+        # While the pool requests no machines, work may be too large for the present ones: the backlog is no estimate then.
         line = _Line(pool, run_times, likeness, () if stopped else waiting)
         try:
             samples.append(_play(simulation, line, targets, max(1, decisions // simulations), yield_control))
@@ -108,7 +107,11 @@ def estimates(
             stuck.append(error)
     if len(stuck) > MOST_STUCK * simulations:
         raise SimulationStuck(f"{len(stuck)} of {simulations} simulations: {stuck[0]}")
-    played = f"{len(samples)} of {simulations} simulations (the others did not settle)" if stuck else f"{simulations} simulations"
+    played = (
+        f"{len(samples)} of {simulations} simulations (the others did not settle)"
+        if stuck
+        else f"{simulations} simulations"
+    )
     found = {}
     for id_, starts in zip(targets, zip(*samples, strict=True), strict=True):
         yield_control()
@@ -120,8 +123,8 @@ def estimates(
 
 
 def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
-    """The pool with the head of its queue alone: as many as a simulation starts at most, and some that may pass others. Not under fair
-    share, where the queue has no order of its own."""
+    """The pool with the head of its queue alone: as many as a simulation starts at most, and some that may pass others. Not
+    under fair share, where the queue has no order of its own."""
     if len(waiting) <= HEAD or pool.snapshot.shares is not None:
         return pool
     snapshot, tail = pool.snapshot, set(waiting[HEAD:])
@@ -137,7 +140,11 @@ def _head(pool: VirtualPool, waiting: Sequence[AllocationId]) -> VirtualPool:
 
 
 def _play(
-    simulation: PoolSimulation, line: _Line, targets: Sequence[AllocationId], decisions: int, yield_control: Callable[[], None]
+    simulation: PoolSimulation,
+    line: _Line,
+    targets: Sequence[AllocationId],
+    decisions: int,
+    yield_control: Callable[[], None],
 ) -> list[float]:
     """The starts of `targets`, in seconds from now; those beyond the horizon, and those that never start, are infinitely far."""
     works = dict(simulation.works)
@@ -236,8 +243,8 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
 def _estimate(
     pool: VirtualPool, run_times: RunTimes, id_: AllocationId, ordered: Sequence[float], played: str, stopped: str
 ) -> Estimate:
-    """`ordered`: its start in each simulation, the earliest first; `played`: which simulations, for display; `stopped`: why the pool asks
-    for no machines, or empty."""
+    """`ordered`: its start in each simulation, the earliest first; `played`: which simulations, for display; `stopped`: why the
+    pool asks for no machines, or empty."""
     allocation = pool.snapshot.allocations[id_]
     job = pool.snapshot.jobs[allocation.job_id]
     known = run_times.basis(int(job.owner), allocation.slots_needed)

@@ -116,8 +116,9 @@ class PoolSimulation:
         self._at(at_s, _Kind.JOINED, instance)
 
     def run(self, until: Callable[[], bool] = lambda: False, *, strict: bool = True) -> None:
-        """Play until no work is left and no machine but those that stand, or nothing is left to happen but moves of the market, or
-        `until` says so after a decision. Raises `SimulationStuck`; if not `strict`, not for work that is left when nothing happens."""
+        """Play until no work is left and no machine but those that stand, or nothing is left to happen but moves of the market,
+        or `until` says so after a decision. Raises `SimulationStuck`; if not `strict`, not for work that is left when nothing
+        happens."""
         self._expect_market(-1.0)
         self._decide()
         while self._events and not until():

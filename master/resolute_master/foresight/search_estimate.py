@@ -15,11 +15,11 @@ from typing import Any
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import InstanceId
 from resolute_master.domain.job import Job
-from resolute_master.foresight.pool_simulation import SimulationStuck
 from resolute_master.foresight.decide import Production
 from resolute_master.foresight.join_times import JoinTimes
 from resolute_master.foresight.market import Given, MarketMove, Refused
 from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.pool_simulation import SimulationStuck
 from resolute_master.foresight.search_simulation import SearchSimulation
 from resolute_master.foresight.work import Overheads
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -66,7 +66,10 @@ def expected(
             return SearchEstimate(unknown=played)
         simulations.append(played)
     simulations.sort(key=lambda each: each.hours)
-    middle, costs = simulations[len(simulations) // 2], sorted(each.dollars for each in simulations if each.dollars is not None)
+    middle, costs = (
+        simulations[len(simulations) // 2],
+        sorted(each.dollars for each in simulations if each.dollars is not None),
+    )
     priced = len(costs) == len(simulations)
     return SearchEstimate(
         hours=middle.hours,

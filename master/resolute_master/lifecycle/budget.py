@@ -1,10 +1,9 @@
 """When a limit is reached, and the consequences: pure, from an account's own value.
 
 A limit is reached when the cost so far plus a save and the following end, at the current rate, add up to it; market prices are
-calculated with their possible rise meanwhile. From then on no new work starts, and running work is asked to save and end (the
-landing), so that the limit holds including the save. A limit per day or month is lifted when the next one begins, in UTC; a limit
-of a whole experiment only when it is raised.
-"""
+calculated with their possible rise meanwhile. From then on no new work starts, and running work is preempted (the *wind-down*,
+called landing in the code), so that the limit holds including the save. A limit per day or month is lifted when the next one
+begins, in UTC; a limit of a whole experiment only when it is raised."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ class Reached:
     ahead: float = 0.0
     """What that costs."""
     rises: bool = False
-    """What is at prices of the market is reckoned in that as risen."""
+    """Market prices are calculated with their possible rise."""
 
 
 def reached(account: Account, now: datetime, *, more: Rate = NOTHING) -> Reached | None:
@@ -78,16 +77,16 @@ def reached(account: Account, now: datetime, *, more: Rate = NOTHING) -> Reached
 
 
 def left(account: Account, ahead_s: float) -> Iterator[tuple[Reached, float]]:
-    """The limits, the one that holds longest first, each with the sum at which it is reached if what is spent now is spent for so
-    many seconds more."""
+    """The limits, the one that holds longest first, each with the sum that is left if the present rate continues for `ahead_s`
+    seconds."""
     ahead = account.rate.most_per_hour * ahead_s / 3600.0
     for each in _limits(account):
         yield each, each.limit - each.spent - ahead - ROUNDING
 
 
 def landed(account: Account, reason: str, until: datetime | None, now: datetime, *, more: Rate = NOTHING) -> Account:
-    """An account whose limit is reached. `more` would be spent beside what it spends if it were not for the limit. One that has
-    landed before stays as it is."""
+    """The account after its limit is reached. `more` is the rate that the refused work would add. An account that winds down
+    already is returned unchanged."""
     if account.landing is not None:
         return account
     again = account.rate + more
@@ -108,7 +107,7 @@ def resumed(account: Account, now: datetime) -> Account:
 
 
 def exhausted(account: Account, now: datetime) -> bool:
-    """Whether one that has landed would have to land again at once, if it went on as it did."""
+    """Whether an account that winds down would reach its limit again at once if its work continued."""
     again = NOTHING if account.landing is None else account.landing.rate
     more = Rate(
         per_hour=max(0.0, again.per_hour - account.rate_per_hour),
@@ -118,7 +117,7 @@ def exhausted(account: Account, now: datetime) -> bool:
 
 
 def due(account: Account) -> datetime | None:
-    """When its limits are to be looked at again if nothing changes."""
+    """When its limits must be checked again if nothing changes."""
     landing, rate = account.landing, account.rate_per_hour
     if landing is not None and landing.until is not None:
         return landing.until
@@ -137,8 +136,8 @@ def due(account: Account) -> datetime | None:
 
 
 def deadline(account: Account) -> datetime | None:
-    """Until when work that lands has to have saved and ended: when it is `due` for a kill if the price rises at once by as much as
-    was held back for, so that no rise up to that brings the moment nearer."""
+    """The time by which work that winds down must have ended: the time of the kill if the price rises at once by the reserved
+    amount, so that a rise up to that amount does not bring the time nearer."""
     landing = account.landing
     if landing is None:
         return None
@@ -146,7 +145,7 @@ def deadline(account: Account) -> datetime | None:
 
 
 def _limits(account: Account) -> Iterator[Reached]:
-    """Those that there are, with what was spent of each."""
+    """The configured limits, each with the amount spent."""
     at, limits = account.at, account.limits
     every = (
         ("", limits.in_all, account.in_all, None),

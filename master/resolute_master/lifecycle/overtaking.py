@@ -1,4 +1,4 @@
-"""Which jobs a change of a job's place in the queue would put it ahead of."""
+"""The jobs that a change of a job's place in the queue would put it ahead of."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Standing = tuple[int, tuple[float, datetime, JobId]]
 
 
 def overtaken(state: ClusterState, change: UpdateJob) -> tuple[Job, ...]:
-    """The jobs in the queue that `change.job` stands behind now and would stand ahead of. Where the scheduler is fair share a place
-    and a priority mean nothing, and a change of them is refused or without effect; in another pool a job stands by its time."""
+    """The queued jobs that are ahead of `change.job` now and would be behind it. In a fair-share pool place and priority have no
+    meaning, and a change of them is refused or has no effect; in another pool the place of a job follows from its submission."""
     job = state.get(Job, change.job)
     if job is None or job.ended or change.pool is not None:
         return ()
@@ -37,7 +37,7 @@ def overtaken(state: ClusterState, change: UpdateJob) -> tuple[Job, ...]:
 
 
 def _bounds(state: ClusterState, job: Job, change: UpdateJob) -> tuple[Standing, bool] | None:
-    """Where it would stand, and whether it is put ahead of what stands there; None where its place stays."""
+    """The place it would get, and whether it is put ahead of the job at that place; None if its place does not change."""
     anchor_id = change.ahead_of if change.ahead_of is not None else change.behind_of
     if anchor_id is not None:
         anchor = state.get(Job, anchor_id)

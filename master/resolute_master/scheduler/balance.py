@@ -304,7 +304,9 @@ class Balance:
     def group_ranks(self, parents: Path) -> Iterator[tuple[float, Path]]:
         """The groups inside with preemptible allocations in the snapshot, as (charge after losing the smallest one, group): the
         greatest first."""
-        ranks = takewhile(lambda each: each[0].parents == parents, self._shares.orders.group_ranks.items_from((parents,)))
+        ranks = takewhile(
+            lambda each: each[0].parents == parents, self._shares.orders.group_ranks.items_from((parents,))
+        )
         return ((-each.negative_rest, (*parents, each.name)) for each, _ in ranks)
 
     def _first_rank(self, parents: Path) -> Rank | None:

@@ -84,16 +84,17 @@ def _waiting(
 
 
 def _limit(
-    snapshot: PoolSnapshot, shape: Shape, results: Mapping[AllocationId, PlacementResult], held_by: Callable[[JobId], int]
+    snapshot: PoolSnapshot,
+    shape: Shape,
+    results: Mapping[AllocationId, PlacementResult],
+    held_by: Callable[[JobId], int],
 ) -> int:
     limit = _largest_run(snapshot.policy, shape.slots)
     cap = snapshot.jobs[shape.capped_job].max_slots if shape.capped_job and shape.slots else None
     if cap is None:
         return limit
     # Allocations with a machine are within the cap already, and part of what the job holds in this pass.
-    looked_at = takewhile(
-        lambda result: result is not None, (results.get(k.allocation) for k in snapshot.queue[shape])
-    )
+    looked_at = takewhile(lambda result: result is not None, (results.get(k.allocation) for k in snapshot.queue[shape]))
     promised = sum(result in _PROMISED for result in looked_at)
     return min(limit, promised + max(cap - held_by(shape.capped_job), 0) // shape.slots)
 

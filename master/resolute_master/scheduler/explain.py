@@ -23,8 +23,8 @@ from resolute_master.scheduler.rehearsal import (
     Rehearsal,
     Start,
     hold_of,
-    start_in,
     result_in,
+    start_in,
 )
 from resolute_master.scheduler.schedule import run
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits

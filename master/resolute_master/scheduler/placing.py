@@ -181,7 +181,9 @@ class Placing:
         if line.stage is PlacementResult.PLACED:
             self._machines.cover_one(shape.slots, allocation.id, launch=False)
             return PlacementResult.COMING
-        if line.stage in (PlacementResult.VACATING, PlacementResult.PREEMPTING) and self._wait_for_leaving(shape, allocation):
+        if line.stage in (PlacementResult.VACATING, PlacementResult.PREEMPTING) and self._wait_for_leaving(
+            shape, allocation
+        ):
             return PlacementResult.VACATING
         if line.stage <= PlacementResult.VACATING:
             line.stage = PlacementResult.COMING

@@ -19,7 +19,7 @@ from resolute_master.scheduler.machines import Machines
 from resolute_master.scheduler.order import QueueKey
 from resolute_master.scheduler.outcome import Outcome, PlacementResult
 from resolute_master.scheduler.plan import Hold, HoldKind, Placement
-from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, start_in, vacating_for, result_in
+from resolute_master.scheduler.rehearsal import Rehearsal, hold_of, result_in, start_in, vacating_for
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.scheduler.unused import Unused
 

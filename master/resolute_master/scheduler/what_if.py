@@ -189,14 +189,18 @@ class _Tries:
         competitors = [
             competitor
             for competitor in self._snapshot.jobs.values()
-            if competitor.priority == job.priority and competitor.queue_position < job.queue_position and competitor.id in present
+            if competitor.priority == job.priority
+            and competitor.queue_position < job.queue_position
+            and competitor.id in present
         ]
         positions = {competitor.queue_position for competitor in competitors}
 
         @cache  # sorted only if a place ahead of all of them suffices
         def order() -> Sequence[Job]:
             # Of jobs submitted at one moment, ahead of the first: there is no number between them.
-            firsts = {each.queue_position: each for each in sorted(competitors, key=lambda each: each.place, reverse=True)}
+            firsts = {
+                each.queue_position: each for each in sorted(competitors, key=lambda each: each.place, reverse=True)
+            }
             return list(firsts.values())
 
         def ahead(step: int) -> PoolSnapshot:

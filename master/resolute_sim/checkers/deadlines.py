@@ -20,7 +20,7 @@ from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.model import Market, PoolScaling
-from resolute_sim.event_log import EventLog, Event
+from resolute_sim.event_log import Event, EventLog
 
 MARGIN_S = 600.0
 """Of a deadline: the boot of the first machine, the margin that the rule keeps itself, and orders that are late."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from resolute.wire.states import ExperimentState
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
-from resolute_sim.event_log import EventLog, Entry, Event
+from resolute_sim.event_log import Entry, Event, EventLog
 
 
 def resumed(

@@ -162,7 +162,9 @@ class TracedMarket:
     @property
     def progress_timeout_s(self) -> float:
         """A job that makes no progress within two rounds of the longest series, or within a day, never will."""
-        return max(LEAST_PROGRESS_TIMEOUT_S, 2.0 * max((trace.length_s for trace in self._capacity.values()), default=0.0))
+        return max(
+            LEAST_PROGRESS_TIMEOUT_S, 2.0 * max((trace.length_s for trace in self._capacity.values()), default=0.0)
+        )
 
     @property
     def cheapest_slot_hour(self) -> float:

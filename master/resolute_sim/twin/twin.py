@@ -16,17 +16,17 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation, NoProgress
 from resolute_master.foresight.decide import Decider, Production
 from resolute_master.foresight.pool import VirtualPool
+from resolute_master.foresight.pool_simulation import EPOCH, NoProgress, PoolSimulation
 from resolute_master.foresight.trace_job import TraceJob
 from resolute_master.foresight.work import Overheads, Work
 from resolute_provisioner.model import Gang, Offer
 from resolute_provisioner.offers import price_order
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines
+from resolute_sim.twin.baselines import Determined, FirstFit, Static, peak_machines
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket
 from resolute_sim.twin.figures import Report, figures_of, spans_of, steps
-from resolute_sim.twin.baselines import Determined, FirstFit, Static, peak_machines
 
 POLICIES = ("resolute", "determined", "static", "cheapest", "packing")
 """The names of the policies; the first is ours."""
@@ -76,7 +76,9 @@ def simulate(setting: Setting, policy: str, *, tell: Callable[[float], None] = l
         log=journal.note,
         standing=_standing(decider, pool),
         lasts_s=setting.lasts_s,
-        progress_timeout_s=max(market.progress_timeout_s, LONGEST_PERIOD_S) if pool.budget else market.progress_timeout_s,
+        progress_timeout_s=max(market.progress_timeout_s, LONGEST_PERIOD_S)
+        if pool.budget
+        else market.progress_timeout_s,
     )
     works = [as_work(pool, number, job, limited=limited) for number, job in enumerate(setting.jobs)]
     simulation.submit(works)
@@ -259,7 +261,9 @@ def _number_of(name: str) -> int:
     return 1 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:3])
 
 
-def _report(policy: str, simulation: PoolSimulation, works: Sequence[Work], market: TracedMarket, journal: _Digest) -> Report:
+def _report(
+    policy: str, simulation: PoolSimulation, works: Sequence[Work], market: TracedMarket, journal: _Digest
+) -> Report:
     bills = simulation.bills
     figures = figures_of(
         works,

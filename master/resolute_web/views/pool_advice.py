@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from resolute.wire.rest.advice import remarks, conclusion
+from resolute.wire.rest.advice import conclusion, remarks
 from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call
 from resolute_master.domain.pool import PoolPolicy

@@ -1,11 +1,10 @@
 """How long a machine without work is kept. Pure.
 
-Ending a machine too early costs the next work a boot; keeping it costs its price. So a pool learns from its own gaps (`gaps`) how
-long machines of a size are worth keeping, up to its idle period; where they work for hours at a time, `WARM_SHARE` of that is kept
-warm in any case, because nobody would see it in the bill. A pool that shall not learn keeps each for the whole period. With
-`max_idle_cost` each may idle until its idle time has cost so much, however soon work is expected: cheap machines longer than dear
-ones.
-"""
+Ending a machine too early delays the next work by a boot; keeping it costs its price. So a pool learns from its own gaps
+(`gaps`) how long to keep machines of a size, up to its idle period. Where machines run for hours, it keeps them for at least
+`WARM_SHARE` of that time, which is negligible in the bill. A pool without a learnt period keeps each machine for the whole idle
+period. With `max_idle_cost` a machine may be idle until its idle time has cost that sum, whatever work is expected: cheap
+machines longer than expensive ones."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from resolute_provisioner.model import OfferBelief, PoolScaling
 from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
 
 WARM_SHARE = 0.02
-"""Of the time that machines live: what they may idle, and what a boot may take, before it matters beside the work."""
+"""Share of the mean lifetime of machines up to which idle time and boot time are negligible beside the work."""
 SHORTEST_S = 15.0
-"""Never shorter: what ends is followed within seconds by what comes next of it."""
+"""Minimum idle period: the next run of ended work follows within seconds."""
 
 
 class IdlePeriods:
-    """Of the machines of a pool, at one moment."""
+    """The idle periods of the machines of a pool, at one moment."""
 
     def __init__(self, pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> None:
         self.pool, self._beliefs = pool, beliefs
@@ -32,11 +31,11 @@ class IdlePeriods:
         self._of_offer: dict[tuple[str, float | None], float] = {}
 
     def of(self, offer_id: str, price_per_hour: float | None) -> float:
-        """Seconds that a machine of the offer may be without work at that price. One that costs nothing more, because it is paid
-        for anyway, is kept for the whole period, and so is one whose offer has left the configuration.
+        """Seconds that a machine of the offer may be idle at that price. A machine without extra cost, because it is paid for
+        anyway, is kept for the whole period, and so is a machine whose offer was removed from the configuration.
 
-        What the price allows is in whole seconds: of a fraction below a microsecond the moment at which it is over would come too
-        early to be that moment, and no other would follow.
+        The result is in whole seconds: times are stored in microseconds, so with a fraction the stored end of the period would be
+        before the computed one, and no later check would follow.
         """
         key = (offer_id, price_per_hour)
         if key not in self._of_offer:
@@ -54,19 +53,19 @@ class IdlePeriods:
         return max(period_s, float(ceil(pool.max_idle_cost / price_per_hour * 3600.0)))
 
     def boots_for_long(self, offer_id: str, booting_s: float) -> bool:
-        """Whether a machine that has been starting for this long will join later than an idle one would be released. Never where
-        the pool does not learn."""
+        """Whether a machine that has been starting for this long will join later than an idle one would be released. Always False
+        for a pool without a learnt period."""
         slots = self._slots.get(offer_id)
         if not self.pool.idle_learnt or slots is None:
             return False
         return self._boot_s(slots) - booting_s > min(self.pool.idle_timeout_s, self._learnt_s(slots))
 
     def boots_are_cheap(self, slots: int) -> bool:
-        """Whether machines of the size live so long that one more boot does not matter."""
+        """Whether machines of the size run so long that one more boot is negligible."""
         return WARM_SHARE * self._life_s(slots) >= self._boot_s(slots)
 
     def _life_s(self, slots: int) -> float:
-        """How long a machine of the size is there, on average; 0 before any has ended."""
+        """The mean lifetime of machines of the size, in seconds; 0 before any has ended."""
         seen = [belief.seen for belief in self._known(slots)]
         joins = sum(each.joins for each in seen)
         return 3600.0 * sum(each.exposure_h for each in seen) / joins if joins > 0.0 else 0.0

@@ -153,7 +153,9 @@ def there(pool: PoolScaling, instances: Sequence[InstanceView]) -> Counter[Marke
     )
 
 
-def where_there_is_room(choice: MarketChoice, among: Choices, gang: Gang, there: Counter[Market | None]) -> MarketChoice:
+def where_there_is_room(
+    choice: MarketChoice, among: Choices, gang: Gang, there: Counter[Market | None]
+) -> MarketChoice:
     """The same choice, or any market where the machines of the others leave too little room for those that it asks for: they may
     stay for what waits behind this gang, and that waits for this gang."""
     if choice.markets >= among.markets:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from resolute_provisioner.model import Gang
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines, shape_of
-from resolute_provisioner.planning.purchase import purchase
 from resolute_provisioner.planning.offers_by_size import Machine, OffersBySize, copies
+from resolute_provisioner.planning.purchase import purchase
 from resolute_provisioner.planning.stock import Stock, cost_of
 from resolute_provisioner.ranking import Forecast
 

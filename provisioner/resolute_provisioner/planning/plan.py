@@ -35,9 +35,9 @@ from resolute_provisioner.planning.ending import (
 )
 from resolute_provisioner.planning.gangs import in_order, machines_of
 from resolute_provisioner.planning.markets import REPLACEMENT_PREFIX
+from resolute_provisioner.planning.offers_by_size import Machine
 from resolute_provisioner.planning.packing import Packing, pack
 from resolute_provisioner.planning.probing import one_at_a_time
-from resolute_provisioner.planning.offers_by_size import Machine
 from resolute_provisioner.planning.standing import (
     MASS_LOSS_GRACE_S,
     NOTICE_GRACE_S,

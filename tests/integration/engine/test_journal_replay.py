@@ -85,7 +85,10 @@ def test_a_killed_master_replays_from_its_journal_alone(tmp_path: Path, new_db: 
     settings = new_db()
     with live_cluster(tmp_path, **settings) as cluster:
         event_log = cluster.storage / "event_log"
-        hparams = {"script": ["report 40 every 0.05s", "checkpoint every 5"], "event_log": "/determined_shared_fs/event_log/"}
+        hparams = {
+            "script": ["report 40 every 0.05s", "checkpoint every 5"],
+            "event_log": "/determined_shared_fs/event_log/",
+        }
         experiments = [cluster.submit(hparams, max_restarts=3) for _ in range(2)]
         until("they work", lambda: len(read_event_log(event_log)) > 8)
         cluster.kill_master()

@@ -26,8 +26,8 @@ from resolute_provisioner.clouds.base import (
 )
 from resolute_provisioner.model import Intent, Market, Observed, RefusalKind
 from resolute_provisioner.reconcile import (
-    CloudReport,
     CloudCallFailed,
+    CloudReport,
     InstanceIntent,
     InstanceLaunched,
     InstanceObserved,

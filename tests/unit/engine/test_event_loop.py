@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from resolute_master.event_loop import SOCKETS_A_TURN, FewAtATime, giving_way, new_event_loop, loop_idle
+from resolute_master.event_loop import SOCKETS_A_TURN, FewAtATime, giving_way, loop_idle, new_event_loop
 
 MANY = 3 * SOCKETS_A_TURN + 5
 

@@ -15,7 +15,7 @@ from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.engine import Engine
 from resolute_master.engine.optuna_sampler import OptunaSampler
-from resolute_master.engine.proposals import Proposals, EvaluatedPoint
+from resolute_master.engine.proposals import EvaluatedPoint, Proposals
 from resolute_master.engine.replay import replay_store
 from resolute_master.searcher.method import PointRequest
 from resolute_master.searcher.proposed import SamplerSettings
@@ -40,7 +40,9 @@ class Scripted:
         self.asked: list[tuple[int, int]] = []
         self.forgotten: list[int] = []
 
-    def propose(self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]) -> list[Mapping[str, Any]]:
+    def propose(
+        self, search: ExperimentId, seed: int, point_request: PointRequest, evaluated: Sequence[EvaluatedPoint]
+    ) -> list[Mapping[str, Any]]:
         self.asked.append((point_request.points, len(evaluated)))
         if self.failures:
             self.failures -= 1
@@ -120,7 +122,9 @@ async def test_a_sampler_that_fails_is_asked_again_and_harms_nobody(monkeypatch:
 # ------------------------------------------------------------------------------------------------------------- Optuna
 
 
-def a_point_request(points: int, *, sampler: str = "tpe", multivariate: bool = False, space: Any = None) -> PointRequest:
+def a_point_request(
+    points: int, *, sampler: str = "tpe", multivariate: bool = False, space: Any = None
+) -> PointRequest:
     settings = SamplerSettings(sampler=sampler, multivariate=multivariate, smaller_is_better=True)
     return PointRequest(points=points, space=SPACE if space is None else space, settings=settings)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from resolute_provisioner import risk
 from resolute_provisioner.model import Market, OfferBelief, RefusalKind
-from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, in_order, forecast
+from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S, forecast, in_order
 from support.provisioner import NOW, a_pool, after, an_offer
 
 FRESH = OfferBelief(offer_id="small")

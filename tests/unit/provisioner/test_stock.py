@@ -37,5 +37,7 @@ def test_the_size_of_the_cheapest_slot_comes_first_and_of_equals_the_larger() ->
 
 
 def test_the_value_of_a_size_does_not_hang_on_how_offers_are_sorted() -> None:
-    others = [OrderedOtherwise(**{each.name: getattr(one, each.name) for each in fields(Forecast)}) for one in FORECASTS]
+    others = [
+        OrderedOtherwise(**{each.name: getattr(one, each.name) for each in fields(Forecast)}) for one in FORECASTS
+    ]
     assert Stock(others).sizes_by_value() == Stock(FORECASTS).sizes_by_value()

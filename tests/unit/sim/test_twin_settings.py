@@ -171,7 +171,9 @@ def with_key(config: Mapping[str, Any], key: str, value: object) -> dict[str, An
     return {**config, first: inner}
 
 
-def simulation(config: Mapping[str, Any], work: Sequence[TraceJob], capacity: Sequence[CapacityTrace], path: Path) -> str:
+def simulation(
+    config: Mapping[str, Any], work: Sequence[TraceJob], capacity: Sequence[CapacityTrace], path: Path
+) -> str:
     """What comes of it: the digest, or why there is none."""
     path.write_text(json.dumps(config))
     setting = Setting(pool=read_pool(path), jobs=tuple(work), capacity=tuple(capacity))

@@ -1,8 +1,7 @@
-"""Advice on the settings of pools, by their own histories: asked of the advisor one pool at a time, and remembered.
+"""Advice on the settings of pools, from their histories. The advisor computes it for one pool at a time, and the result is cached.
 
-Who asks gets the newest answer, which is made anew when it is older than `FRESH_S`. Where there is none yet, the caller waits as
-long as it has patience.
-"""
+A request gets the newest advice, and starts a new computation if that is older than `FRESH_S`. If there is no advice yet, the
+request waits for it, up to its own limit."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 FRESH_S = 3600.0
 RETRY_S = 300.0
-"""After an attempt that failed. A history that was too short is read again for everybody who asks."""
+"""Time after a failed attempt until the next one. A history that was too short is read again at each request."""
 MAX_WAIT_S = 10.0
 """Of a call of the API."""
 BOOT_S = 180.0
@@ -66,7 +65,7 @@ class PoolAdvices:
     async def of_pool(
         self, engine: Engine, store: Store, policy: PoolPolicy, clock: Clock, *, max_wait_s: float = MAX_WAIT_S
     ) -> GetPoolAdviceResponse:
-        """Never fails: why there is no advice is a part of the answer."""
+        """Never raises: the answer contains the reason of missing advice."""
         pool = policy.name
         try:
             scaling = _to_be_advised(policy)

@@ -1,11 +1,11 @@
 """Estimated starts of waiting jobs, computed in a thread that yields to the engine.
 
-Who asks about one job waits for its estimate; those who ask while another is made are answered together by the next one, so that
-nobody waits for more than a few, however many ask. A list gets the newest answer of its pool at once, whatever its age, and has it
-refreshed: with ten thousand jobs in the queue an answer takes the master many seconds. Where something waits that the newest answer
-does not know, the list gives the next one a moment if that is being made.
+A request about one job waits for its estimate. Requests that arrive during a computation share the next one, so no request
+waits for more than a few computations. A list gets the newest estimates of its pool at once, whatever their age, and starts a
+refresh: with ten thousand jobs in the queue a computation takes many seconds. If jobs are pending that the newest estimates do
+not contain, the list waits a moment for a computation in progress.
 
-When a job starts decorates other answers. A failure of the estimate is logged, and told in place of the start.
+Estimates are an addition to other answers. A failure is logged, and shown in place of the start.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ MAX_WAIT_S = 1.0
 RESTS = 4.0
 """A list renews the forecast of a pool after this multiple of the time that the last one took: at most a fifth of a processor."""
 WORK_S, YIELD_S = 0.005, 0.003
-"""The thread gives the interpreter away for `YIELD_S` after each `WORK_S`: the event loop need not wrest it away."""
+"""The thread releases the interpreter for `YIELD_S` after each `WORK_S`, so that the event loop need not wait for it."""
 FAILED = Estimate(basis="the master failed to foresee it, and its log has the details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """Of everything that waited in a pool after the engine's cycle `cycle`, at `at`."""
+    """The estimates for all pending allocations of a pool after the engine's cycle `cycle`, at `at`."""
 
     cycle: int
     at: datetime
@@ -54,7 +54,7 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """Of one allocation; `start` is None when it did not wait."""
+    """The estimate for one allocation; `start` is None if it was not pending."""
 
     cycle: int
     at: datetime
@@ -63,7 +63,7 @@ class _Answer:
 
 @dataclass(slots=True, kw_only=True)
 class _Batch:
-    """Allocations that are asked about one by one and answered by one computation, which has begun after cycle `cycle`, or None."""
+    """Allocations of separate requests that one computation answers. It began after cycle `cycle`; None if it has not begun."""
 
     of: set[AllocationId]
     task: asyncio.Task[Mapping[AllocationId, Estimate | None]]
@@ -88,14 +88,14 @@ class _KnownOfPool:
 
 
 class Starts:
-    """Remembers the newest answer for each pool."""
+    """Keeps the newest estimates of each pool."""
 
     def __init__(self, *, max_wait_s: float = MAX_WAIT_S) -> None:
         self._pools: dict[PoolName, _KnownOfPool] = {}
         self._max_wait_s = max_wait_s
 
     async def of_one(self, engine: Engine, store: Store, allocation: Allocation, clock: Clock) -> Estimate | None:
-        """None when it does not wait, any more. Never of an older cycle than the one it is asked in."""
+        """The estimate for one allocation, computed in the present cycle or a later one; None if it is not pending."""
         known, id_ = self._pools.setdefault(allocation.pool, _KnownOfPool()), allocation.id
         found = _remembered(known, id_, engine, clock.now())
         if found is not None:
@@ -111,9 +111,9 @@ class Starts:
         return (await asyncio.shield(batch.task)).get(id_)
 
     async def of_all(self, engine: Engine, store: Store, pool: PoolName, clock: Clock) -> Foreseen | None:
-        """The newest answer, whatever its age, which is made anew for those who ask later unless the pool rests (`RESTS`); None
-        while there is none. Where it lacks something which waits, the one in the making is waited for, `MAX_WAIT_S` at most; while
-        the pool rests nothing is told of that. Raises `ResoluteError` when all attempts so far have failed."""
+        """The newest estimates of the pool, whatever their age; None while there are none. The call starts a refresh for later
+        callers, unless the last one was too recent (`RESTS`). If pending jobs are missing in the estimates, it waits for a
+        refresh in progress, at most `MAX_WAIT_S`. Raises `ResoluteError` when all attempts so far have failed."""
         known = self._pools.setdefault(pool, _KnownOfPool())
         if known.refresh is not None and known.refresh.done():
             known.refresh = None

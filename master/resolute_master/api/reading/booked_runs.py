@@ -1,4 +1,4 @@
-"""What became of the steps of each attempt, read from the store: for the books. Knows nothing of how they look on the wire."""
+"""The steps of each attempt, kept or lost, read from the store for the ledger. Must not know their form on the wire."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from resolute_master.lifecycle import ledger as books
 from resolute_master.store.base import Store
 
 NOT_YET = 2**62
-"""More steps than any run does: what still runs, and may keep all that it has done."""
+"""More steps than any run has: for a run in progress, which may keep all its steps."""
 
 
 async def runs_on(
     store: Store, instances: Sequence[Instance], *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[books.Run, ...]:
-    """Attempts that ran on these machines, between these moments if any are given, with what became of their steps.
+    """Attempts that ran on these machines, between the given times, with their kept and lost steps.
 
-    Read are the attempts of those tasks, for where a run was taken over the next one tells, and four marks of each, or of two
-    reports the steps: not what they reported, however long they ran.
-    """
+    This reads all attempts of those tasks, because the next attempt shows the step at which it resumed, and at most four marks
+    or two reports of each attempt, however long it ran."""
     agents = sorted({i.agent_id for i in instances if i.agent_id is not None})
     found = await store.allocations_on_agents(agents, since=since, until=until)
     attempts = await store.attempts_of_tasks(sorted({a.task_id for a in found}))
@@ -31,7 +30,7 @@ async def runs_on(
 
 
 async def runs_of(store: Store, tasks: Sequence[TaskId]) -> tuple[books.Run, ...]:
-    """Every attempt at these tasks, with what became of its steps."""
+    """Every attempt at these tasks, with its kept and lost steps."""
     attempts = await store.attempts_of_tasks(tasks)
     return await _runs(store, attempts, {a.id for a in attempts})
 
@@ -47,8 +46,8 @@ async def _runs(
 async def marks_of(
     store: Store, allocations: Sequence[Allocation], kept: Mapping[AllocationId, int]
 ) -> tuple[StepMark, ...]:
-    """The marks of these attempts, from which their time is booked. Where an attempt made none, its first and last report stand for
-    them; where one ended unforeseen, its last report may tell of later steps than its marks."""
+    """The marks of these attempts, by which their time is booked. For an attempt without marks its first and last report are
+    used; the last report of an attempt that ended without a notice may contain later steps than its marks."""
     marks = list(await store.relevant_marks({a.id: kept.get(a.id, NOT_YET) for a in allocations}))
     own: dict[AllocationId, list[StepMark]] = {}
     for mark in marks:
