@@ -37,7 +37,7 @@ _DRAWN = """(least) => new Promise((resolve) => {
 
 @contextmanager
 def a_person(running: Cluster, user: str = "determined") -> Iterator[BrowserContext]:
-    """Who has logged in."""
+    """The user who has logged in."""
     assert CHROMIUM is not None, "install Chromium: apt-get install chromium"
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

@@ -19,7 +19,7 @@ TARGET_MS = 150.0
 KEPT_FROM = "PYTHONDONTWRITEBYTECODE"
 """Environment with a cache of compiled modules, which an installed program has, even if the caller disables writing it."""
 CREATE_MS = 200.0
-"""The promise excludes the upload, so it applies to a directory with one small file."""
+"""The target excludes the upload, so it applies to a directory with one small file."""
 BARE, HELP, LIST = "python3 -c pass", "det --help", "det experiment list"
 CREATE, CREATE_1_MB = "det experiment create (one file)", "det experiment create (1 MB)"
 

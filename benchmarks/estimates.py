@@ -121,7 +121,9 @@ def _rows(machines: int) -> list[Row]:
         widths.append(high_s - low_s)
         inside += low_s <= work.first_start_s <= high_s
     if not widths:
-        raise RuntimeError(f"with at most {machines} machines no job was told when it starts, of {len(waited)} asked")
+        raise RuntimeError(
+            f"with at most {machines} machines no job got an estimate of its start, of {len(waited)} requests"
+        )
     name = f"{trace_name()}, at most {machines} machines, {len(waited)} jobs asked"
     inside_percent = 100.0 * inside / len(widths)
     wait_s, width_s = statistics.median(waited), statistics.median(widths)

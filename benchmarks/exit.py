@@ -20,7 +20,7 @@ RUNS = 50
 WARM_UP = 3
 PROGRAM = [sys.executable, "-S", "-E", "-c", "import os, time; os.write(1, b'%d\\n' % time.time_ns()); os._exit(0)"]
 TARGET_MS = 30.0
-"""Promised median on an idle machine."""
+"""Target of the median on an idle machine."""
 
 
 def main() -> list[Row]:

@@ -103,7 +103,7 @@ class Phase:
             f"  full garbage collections: {len(self.collections_ms)}; ms {_spread(self.collections_ms)}",
             f"  memory MiB  first {self.memory_mib[0]:.0f}  most {max(self.memory_mib):.0f}  last {self.memory_mib[-1]:.0f}",
             f"  stalls of more than {1e3 * STALL_S:.0f} ms: {len(self.stalls)}, {self.exported_stalls} exported; "
-            f"{sum(stall.starved for stall in self.stalls)} for want of a processor, "
+            f"{sum(stall.starved for stall in self.stalls)} for lack of a processor, "
             f"{sum(stall.computed for stall in self.stalls)} computed; "
             f"ms late (computed, by the loop's own thread, without a processor): {self._worst()}",
             *(f"    {where}" for where in self._places()),

@@ -72,7 +72,7 @@ def attack(
         scene = make_scene(cluster, plan)
         _, steps = progress(scene)
         before = shown(scene, cluster.storage)
-        print(f"  the scene stands after {time.monotonic() - began:.0f} s", flush=True)
+        print(f"  the cluster is prepared after {time.monotonic() - began:.0f} s", flush=True)
         asyncio.run(_send(cluster, scene, findings, seed, share, rate))
         _add_task_reports(cluster, scene, planned, findings)
         _after(cluster, scene, pid, before, steps, findings)
@@ -149,7 +149,7 @@ def _after(
     for sentence in wrong:
         findings.fault("disturbed the work", f"experiment {scene.running}: {sentence}")
     if now <= steps:
-        findings.fault("disturbed the work", f"experiment {scene.running} stands at step {now}")
+        findings.fault("disturbed the work", f"experiment {scene.running} is still at step {now}")
     _still_of_use(cluster, scene, findings)
 
 

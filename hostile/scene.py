@@ -82,7 +82,7 @@ def make_scene(cluster: HostileCluster, plan: Callable[[Victims], Sequence[Reque
     with client_of(cluster.url, cluster.directory / "mallory", user="mallory") as client:
         ended, past = _ended_task(cluster, client)
         task = _task(cluster, client, plan(victims), STAY_S, name="hostile")
-        own = until("the hostile task tells its tokens", lambda: tokens_of(task))
+        own = until("the hostile task prints its tokens", lambda: tokens_of(task))
         victims = replace(victims, own=_names(mallory, past), own_task=_names(mallory, task))
     tokens = {
         Attacker.NOBODY: "",

@@ -3,7 +3,7 @@
     python scripts/environment.py <directory> <lock> [--torch] [--editable]
 
 Needs Python >= 3.11 and nothing else. Every package is compared with the hashes of its lock. uv does not read pip's
-configuration, so what pip has been told (extra indexes, find-links, certificates) is passed on. PyTorch is installed first, as
+configuration, so pip's own settings (extra indexes, find-links, certificates) are passed on. PyTorch is installed first, as
 a CPU build where one can be had: a plain one brings gigabytes of GPU libraries to a machine without a GPU.
 """
 

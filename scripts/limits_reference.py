@@ -1,4 +1,4 @@
-"""Writes the tables of `docs/limits.md` from the constants themselves: value, the sentence that stands below each, and its test.
+"""Writes the tables of `docs/limits.md` from the constants themselves: value, the docstring below each, and its test.
 
 python scripts/limits_reference.py            # writes docs/limits.md
 python scripts/limits_reference.py --check    # exit code 1 when it is not current

@@ -3,7 +3,7 @@
     python scripts/lock.py [--upgrade | --upgrade-package NAME]...
 
 Needs uv. Without an option, versions stay as long as they satisfy pyproject.toml. Releases younger than `SETTLED` are left out:
-most packages that were taken over by somebody are noticed within days. What the machine is told of other indexes is not
+most packages that an attacker has taken over are noticed within days. The machine's settings of other indexes are not
 looked at, and no address enters a file: a lock installs from any index that has the same files.
 """
 

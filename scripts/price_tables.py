@@ -29,7 +29,7 @@ IMPLAUSIBLE = {
     ("H200", "europe-west4"),
     ("B200", "asia-southeast1"),
 }
-"""Below their own spot price, or far below every other region: perhaps somebody's discount."""
+"""Below their own spot price, or far below every other region: perhaps a discount of one customer."""
 
 GCP_WORDS = {
     "A100": "nvidia-tesla-a100",
@@ -209,7 +209,7 @@ def _accelerator_prices(rows: Iterable[dict[str, str]]) -> Iterator[Row]:
 
 
 def _write(name: str, columns: Row, rows: Iterable[Row]) -> None:
-    """Each row once, sorted; two that disagree (a zone dearer than its region) are a mistake of the sources."""
+    """Each row once, sorted; two that disagree (a zone more expensive than its region) are an error of the sources."""
     kept = sorted(set(rows))
     keys = [row[:-1] for row in kept] if columns[-1] == "usd_per_hour" else [row[:1] for row in kept]
     doubled = sorted({key for key in keys if keys.count(key) > 1})

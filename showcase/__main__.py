@@ -103,7 +103,7 @@ class _Showcase:
         people = ", ".join(person for team in TEAMS for person in team.people)
         print(
             f"\n\nhttp://127.0.0.1:{self._port}/det/\n\n"
-            f"Log in as {ADMINISTRATOR}, or as one of {people}; everybody's password is {password}\n"
+            f"Log in as {ADMINISTRATOR}, or as one of {people}; the password of all of them is {password}\n"
             "Time passes now as it does: experiments train, machines come and go. Ctrl-C ends it.",
             flush=True,
         )

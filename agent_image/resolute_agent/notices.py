@@ -40,7 +40,7 @@ def parse_notice(text: bytes, at: datetime) -> Notice:
 
 
 class _Polled:
-    """Asks again and again; a text that is no notice is complained about once and not believed."""
+    """Polls repeatedly. A text that is no valid notice is logged once and ignored."""
 
     def __init__(self, name: str, clock: Clock, poll_s: float) -> None:
         self._name = name

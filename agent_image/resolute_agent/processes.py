@@ -12,7 +12,7 @@ _KILL_S = 10.0
 
 
 def is_alive(pid: int, started: int | None) -> bool:
-    """Whether that very process lives: a pid alone may have been given to another."""
+    """Whether that process is still running: the pid alone may belong to another process by now."""
     return started is not None and start_time(pid) == started
 
 

@@ -422,7 +422,7 @@ def _start_waiting(state: AgentState, now: datetime) -> Step:
         record = state.containers[container_id]
         spec = state.waiting[container_id]
         devices = tuple(device for device in state.identity.devices if device.index in record.slots)
-        # With a device that was lost meanwhile it is never started: the master ends it when it hears of the loss.
+        # It is not started with a device that was lost meanwhile: the master ends it when the loss is reported.
         if _slots_held(state, record) or len(devices) < len(record.slots):
             continue
         remaining = {key: value for key, value in state.waiting.items() if key != container_id}

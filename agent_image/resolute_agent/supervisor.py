@@ -2,7 +2,7 @@
 
 It starts the task in a session of its own (in a private mount namespace where the machine allows one; where the agent is root, as
 another user and in a PID namespace of its own), copies its output to append-only files, ends it when its lease runs out, when it is
-told to or when the machine dies, leaves no process of it behind, and records how it ended. It does not depend on the agent's life:
+ordered to or when the machine ends, leaves no process of it behind, and records how it ended. It does not depend on the agent:
 everything is said through files in the container's directory, each replaced as a whole.
 
     spec.json        whose container it is (the runtime's own; synced to the disk before the end is written)
@@ -83,7 +83,7 @@ LOOK_EVERY_S = 0.5
 MACHINE_PID_VARIABLE = "RESOLUTE_MACHINE_PID"
 
 _CHUNK = 64 * 1024
-_STUCK_S = 10.0  # how long to insist on the end of processes that do not go (sleeping in the kernel)
+_STUCK_S = 10.0  # how long to repeat the kill of processes that do not end (asleep in the kernel)
 
 
 class Failed(Exception):
@@ -267,7 +267,7 @@ def _become_task(launch: dict[str, Any], stdout: int, stderr: int, supervisor: i
     account = Account.of(launch)
     if account is not None:
         become(account)
-    # Not before: with another user the kernel forgets what was asked for.
+    # Not before: a change of the user clears this setting of the kernel.
     kernel.die_with_parent(signal.SIGKILL, supervisor)
     os.chdir(launch["workdir"])
     signal.set_wakeup_fd(-1)
@@ -285,7 +285,7 @@ def _execute(launch: dict[str, Any]) -> None:
     try:
         os.execvpe(argv[0], argv, environment)
     except OSError as error:
-        # As in a container, a command that is not there is the task's failure, told in its output.
+        # As in a container, a missing command is a failure of the task, and its output shows it.
         os.write(2, f"ERROR: cannot run {argv[0]!r}: {error.strerror}\n".encode())
         os._exit(127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126)
 

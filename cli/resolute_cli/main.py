@@ -98,7 +98,7 @@ def _run(given: Sequence[str], running: Invocation) -> int:
         running.given_master, running.given_user = args.master, args.user
         render.format, task = args.format, args.task
         code: int | None = args.run(running, args)
-        render.out.flush()  # here, where it is known what to do when nobody reads it
+        render.out.flush()  # here, where a closed pipe is handled
         return code or 0
     except SystemExit as stop:  # how argparse ends
         return stop.code if isinstance(stop.code, int) else 2

@@ -19,7 +19,7 @@ LONGEST_WORD = 48
 """Characters of a word that is never broken; an allocation's id has about 42."""
 
 NARROWEST_TEXT = 12
-"""Columns that text of several words always has, where it has so many."""
+"""Minimum width of a column of text with several words, in characters, unless the text is shorter."""
 
 WORD_OF_TEXT = 16
 """Longer words in text, such as an id in a reason, do not widen the column: a text that does not fit is printed below its row."""
@@ -70,7 +70,7 @@ GIVE_WAY = (
     "Submitted",
     "Idle",
 )
-"""Which columns give way first. Others follow from the right; the first column always stays."""
+"""The columns that are dropped first. Others follow from the right; the first column is never dropped."""
 
 Lines = list[str]
 

@@ -55,7 +55,7 @@ class HourlyCost:
 
 
 def hourly_cost(master: float | None, pools: Sequence[Sequence[float | None]], kept: int, most: int) -> HourlyCost:
-    """Of machines at their prices on demand: the master and `kept` machines of each pool run, or `most` of its dearest type.
+    """Of machines at their prices on demand: the master and `kept` machines of each pool run, or `most` of its most expensive type.
 
     `pools` has the prices of each pool's types.
     """

@@ -58,7 +58,7 @@ def train(context: core.Context, hparams: dict[str, Any], latest: str | None, st
         step += 1
         context.train.report_training_metrics(step, {"loss": error(training, slope, offset)})
         if context.preempt.should_preempt(auto_ack=False):
-            # Save before promising to stop: if saving fails, the run counts as failed and is tried again.
+            # Save before acknowledging the preemption: if the save fails, the run counts as failed and is repeated.
             save(context, step, slope, offset)
             context.preempt.acknowledge_preemption_signal()
             return

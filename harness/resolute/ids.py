@@ -7,7 +7,7 @@ import secrets
 from typing import Protocol
 
 _VARIANTS = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
-"""The digit that says how a UUID is laid out, by the random one in whose place it stands: two of its bits are kept."""
+"""The digit of a UUID that encodes its variant, by the random digit that it replaces: two bits of that are kept."""
 
 
 def uuid_of(octets: bytes) -> str:

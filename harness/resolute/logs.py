@@ -7,7 +7,7 @@ text    2026-11-21T13:50:43.123Z INFO    resolute_master.api.access: GET /info 2
 json    {"time": "2026-11-21T13:50:43.123Z", "level": "info", "logger": "...", "message": "...", "request_id": "5f2c"}
 
 Messages and fields hold names from people and programs: control characters in them are escaped (`resolute.printable`). A
-traceback stands below its line and is indented, so that no text in it passes for a line of the log.
+traceback is printed below its line and is indented, so that no text in it looks like a line of the log.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ PASSWORD_FILE = "initial-password"
 
 
 async def identity(store: Store, config: MasterConfig, ids: IdSource, version: str) -> ClusterIdentity:
-    """The cluster keeps its id for ever; the master's id is new with each start."""
+    """The id of the cluster never changes; the id of the master is new at each start."""
     cluster_id = await waited_for(lambda: store.setting("cluster_id"))
     if cluster_id is None:
         cluster_id = ids.uuid()

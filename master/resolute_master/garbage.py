@@ -8,10 +8,10 @@ The data of the master and of requests has no cycles, so reference counting free
 master collects at times of its own choice, as one task of the event loop, and visits few objects at once: objects that survive a
 collection, and objects in such numbers that a collection would take long, are frozen and not visited again (`gc.freeze`).
 
-Frozen objects in a dead cycle leak until the next full collection. That runs rarely, but also as soon as the process has grown
-much since the last one, so the leak is bounded: between two full collections the process grows by `LEAST_GROWTH` blocks of memory,
-or by half if that is more, plus the allocations until the next check, `ASKED_AFTER` objects and those of one turn. No dead object
-takes less than a block.
+Frozen objects in an unreachable cycle leak until the next full collection. That runs rarely, but also as soon as the process
+has grown much since the last one, so the leak is bounded: between two full collections the process grows by `LEAST_GROWTH`
+blocks of memory, or by half if that is more, plus the allocations until the next check, `ASKED_AFTER` objects and those of one
+turn. No unreachable object takes less than a block.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ USAGE_ERROR = 2
 FAILED = 1
 
 THREAD_TURN_S = 0.0001
-"""A thread that computes (SQLite's writer, a list of everything) gives way to the event loop after so long. The loop gives way with
-each send and receive, a few in a millisecond: with Python's 5 ms it would stand still most of the time, with 0.5 ms half of it."""
+"""A thread that computes (SQLite's writer, a long list) yields to the event loop after this time. The loop yields at
+each send and receive, a few in a millisecond: with Python's 5 ms it would be blocked most of the time, with 0.5 ms half of it."""
 
 
 def main(

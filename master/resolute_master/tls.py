@@ -24,7 +24,7 @@ LOOK_S = 60.0
 """Interval between checks of the certificate's files: a renewal (for example by certbot) needs no restart of the master."""
 
 ENDS_SOON_S = 14 * 24 * 3600.0
-"""A certificate from a file that ends so soon is spoken of in the log."""
+"""A certificate from a file that expires within this time is reported in the log."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 DIRECTORY = "tls"

@@ -88,11 +88,11 @@ class Checks:
     # -- while it runs -----------------------------------------------------------------------------------------
 
     def stored(self, change: Change) -> None:
-        """Every change that is durable, also one after which its master died at once."""
+        """Every durable change, also one after which its master was killed at once."""
         self._ownership.note(change)
         self._told.note(change)
         self._found("safety: states move forward", self._moves.check(change))
-        self._found("safety: outdated agents are not believed", self._incarnations.check(change))
+        self._found("safety: reports of outdated agents are refused", self._incarnations.check(change))
         self._found("reference: orders are in the outbox", reference.starts_are_ordered(change))
 
     def committed(self, memory: Memory, change: Change) -> None:
@@ -150,7 +150,8 @@ class Checks:
         self._found("economy: every machine is recorded", recorded)
 
     async def woken(self, memory: Memory, store: Store) -> None:
-        """What a restart would find equals what the engine has, unless it died between its commit and its memory."""
+        """What a restart would find equals what the engine has, unless it was killed between its commit and the update of its
+        memory."""
         stored = await store.load()
         if stored.sequence == memory.sequence:
             self._found("reference: memory equals store", reference.memory_equals_store(memory.state, stored))

@@ -162,7 +162,7 @@ class TaskClient:
         try:
             await self._site.master_for(self._machine).carry(request)
         except ResoluteError:
-            pass  # refused, or nobody there: both are right
+            pass  # refused, or there is no master: both are right
 
 
 def _run_of(master: SimulatedMaster, trial: int) -> int:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 class Event(StrEnum):
     START = "start"
-    """The program runs, with the checkpoint's step that it was told to resume from."""
+    """The program runs, with the step of the checkpoint from which it must resume."""
     STEP = "step"
     SAVE = "save"
     """The checkpoint's files are complete."""

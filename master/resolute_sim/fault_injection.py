@@ -171,7 +171,7 @@ class FaultInjector:
             return
         now = self._world.clock.now()
         deadline = now + timedelta(seconds=120.0) if kind is NoticeKind.MAINTENANCE else None
-        self._tell(f"{machine.id} is told of a {kind.value}")
+        self._tell(f"{machine.id} gets a notice of {kind.value}")
         machine.notify(notice_of(kind, deadline, now))
 
     # -- users -------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ class UnansweredCloud:
     def _answered(self, task: asyncio.Task[Any]) -> None:
         self._requests.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: nobody may be left to be told
+            task.exception()  # retrieve the exception: there may be no other caller
 
 
 class LatentStore(MemoryStore):

@@ -224,7 +224,7 @@ def _relief(
 def _held_until(
     state: ClusterState, pools: Mapping[PoolName, PoolPolicy], account: Account, now: datetime
 ) -> list[datetime | None]:
-    """Until when a budget has landed or, of a pool that needs machines, keeps them from being bought."""
+    """Until when a budget winds down or, of a pool that needs machines, prevents their purchase."""
     if account.landing is not None:
         return [account.landing.until]
     policy = pools.get(PoolName(account.name)) if account.owner is Owner.POOL else None

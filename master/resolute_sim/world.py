@@ -273,7 +273,7 @@ class World:
         simulated.boot()
 
     def noticed(self, machine: FakeMachine, deadline: datetime) -> None:
-        self.tell(f"cloud  {machine.request.instance_id} is told that it goes at {deadline:%H:%M:%S}")
+        self.tell(f"cloud  {machine.request.instance_id} gets a notice: it ends at {deadline:%H:%M:%S}")
         simulated = self.machines.get(machine.provider_id)
         if simulated is not None:
             simulated.notify(notice_of(NoticeKind.INTERRUPTION, deadline, self.clock.now()))

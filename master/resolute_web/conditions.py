@@ -3,7 +3,7 @@
     hp.lr < 0.01 and (validation.loss.min <= 0.3 or user = ada) and tags contains night
 
 Columns are those of the filter language (`store.search_filter`): fields, `hp.<name>`, `<group>.<metric>.<last|min|max|mean>`. A
-column or a value with spaces or signs stands between quotation marks. `and` binds more closely than `or`.
+column or a value with spaces or signs is quoted. `and` binds more closely than `or`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from resolute_master.store.search_filter import (
 )
 
 MAX_LENGTH = 4_000
-"""Characters: an address that is longer is cut by what stands between a browser and the master."""
+"""Characters: proxies between a browser and the master cut longer addresses."""
 
 EXAMPLE = "hp.lr < 0.01 and validation.loss.min < 0.3"
 

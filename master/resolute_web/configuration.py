@@ -1,4 +1,4 @@
-"""A configuration as lines, with what its owner has set told apart from what is a default."""
+"""A configuration as lines, with the values that its owner has set distinguished from defaults."""
 
 from __future__ import annotations
 

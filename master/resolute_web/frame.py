@@ -1,4 +1,4 @@
-"""What stands around every page: who is here, where they can go, and how the page is kept up to date."""
+"""The frame of every page: the user, the navigation, and the live updates."""
 
 from __future__ import annotations
 

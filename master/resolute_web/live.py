@@ -135,7 +135,7 @@ class Live:
             await response.prepare(call.request)
             await self._tell(call, tab, response)
         except (ConnectionResetError, ResoluteError):
-            pass  # the tab is gone, or its session: it asks again, and is told then
+            pass  # the tab is closed, or its session has ended: its next request gets the error
         finally:
             self._open -= 1
             for topic in topics:
@@ -143,7 +143,9 @@ class Live:
         return response
 
     async def _tell(self, call: Call, tab: Tab, response: web.StreamResponse) -> None:
-        tab.tell(CHANGED)  # what has changed since the page was made, before anybody listened, would never be shown
+        tab.tell(
+            CHANGED
+        )  # a change between the rendering of the page and the start of this stream would not be shown otherwise
         await response.write(_event("ready", call.api.master_id))
         clock, progressed = call.api.clock, 0.0
         while not self._closed and not tab.over and not call.gone:

@@ -71,7 +71,7 @@ async def page(
     status: int = 200,
     **values: Any,
 ) -> web.Response:
-    """A whole page. `topics` are what it is told of while it is open (`live`)."""
+    """A whole page. `topics` are the topics of its signals while it is open (`live`)."""
     frame = frame_of(call, title=title, section=section, topics=topics)
     return html(await render(template, {"frame": frame, **values}), status=status)
 

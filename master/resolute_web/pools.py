@@ -15,7 +15,7 @@ from resolute_master.domain.instance import Instance
 from resolute_provisioner.model import Intent
 
 DRAWN = 64
-"""Slots that are drawn one by one; more are told as numbers alone."""
+"""Maximum number of slots that are drawn one by one; more are shown as numbers only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

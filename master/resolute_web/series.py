@@ -96,8 +96,8 @@ def names_of(told: Iterable[tuple[str, str]], first: str) -> list[str]:
 
 
 async def line_of(api: ApiContext, trial: TrialId, group: str, name: str, most: int = MOST_POINTS) -> Sequence[Point]:
-    """By step and at most so many: of each stretch the smallest and the largest, so that a spike of one report is drawn however
-    many there are. What is not finite is left out."""
+    """By step, at most a number of points: of each stretch the smallest and the largest, so that a spike of one report is drawn
+    however many there are. What is not finite is left out."""
     (line,) = (await lines_of(api, trial, group, [name], most)).values()
     return line
 

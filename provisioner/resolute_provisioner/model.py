@@ -78,7 +78,7 @@ class Offer:
     price_is_fixed: bool = False
     """The price is the operator's, which takes precedence over the cloud's current price, also for running machines."""
     max_price_per_hour: float | None = None
-    """Nothing dearer is bought; None leaves it to the cloud."""
+    """Maximum price of a purchase; None leaves it to the cloud."""
     region: str = ""
     family: str = ""
     """Offers of one family share a quota of the account; empty means the offer alone."""
@@ -296,7 +296,7 @@ class InstanceView:
     token: str
     offer_id: str
     slots: int
-    """What the offer promised; once the agent has joined, what it really brought (enabled slots only)."""
+    """The slots of the offer; once the agent has joined, its enabled slots."""
     intent: Intent
     observed: Observed
     requested_at: datetime

@@ -83,7 +83,7 @@ class InstanceObserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayFound:
-    """A machine with our cluster's tag that no row of a living machine accounts for was found and ordered to end. Where the ledger
+    """A machine with the cluster's tag and without a row of a running machine was found and ordered to end. Where the ledger
     knows its token from a row that is finished, it takes that row up again: the machine is paid for."""
 
     provider_id: str
@@ -211,7 +211,7 @@ def compare(
 def _match(
     listing: Sequence[CloudInstance], intents: Sequence[InstanceIntent]
 ) -> tuple[dict[str, CloudInstance], list[CloudInstance]]:
-    """The machine of each recorded token, and the living machines that no row accounts for."""
+    """The machine of each recorded token, and the running machines without a row."""
     confirmed = {intent.request.token: intent.provider_id for intent in intents}
     machines: dict[str, CloudInstance] = {}
     # Of several machines with one token (a cloud that broke the contract) the confirmed one stays, else the first.
@@ -266,7 +266,7 @@ class Reconciler:
     All methods may be called at any time and again after a restart.
 
     `run` is the service; `launch` and `terminate` carry out one order at once, for a caller that has just recorded it
-    and does not want to wait for the next comparison. Calling `wake` instead does the same a moment later.
+    and must not wait for the next comparison. Calling `wake` instead does the same a moment later.
     """
 
     def __init__(

@@ -304,7 +304,7 @@ MUTATIONS = (
     Mutation(
         name="accept a stale incarnation",
         apply=believe_any_incarnation,
-        caught_by=("safety: outdated agents are not believed",),
+        caught_by=("safety: reports of outdated agents are refused",),
         fault_plan=CRASHES,
     ),
     Mutation(

@@ -4,14 +4,14 @@ Contract, checked by one conformance suite over every implementation:
 
 - `start` returns once the command runs. It raises `LaunchRefused` when such a task can never run here, `LaunchFailed`
   when it did not work this time, `LaunchAborted` when it was killed meanwhile; then nothing of it is left running.
-- A started container lives without the agent: it continues when the agent dies and is handed back by `adopt` to the next
+- A started container does not depend on the agent: it continues when the agent ends and is handed back by `adopt` to the next
   one. Its lease is its own: when `lease_s` pass without `renew`, the container is ended with AGENT_FAILED.
 - `wait` returns the end, as often as it is asked, until `forget`. When it returns, no process of the container is left.
 - `kill` asks politely, and ends the container after the grace. Repeating it is harmless, and a shorter grace wins;
   unknown and ended containers are success. It returns when the request is durable, not when the container is gone.
-- `adopt` lists everything that is not forgotten. A start of which the last agent never heard the end is undone by it.
+- `adopt` lists everything that is not forgotten. It undoes a start whose end the last agent did not record.
 - Output is a sequence of bytes for each of `STREAMS` that only grows; it can be read until `forget`.
-- `forget` of a living container is refused (`FailedPrecondition`); of an unknown one it is success.
+- `forget` of a running container is refused (`FailedPrecondition`); of an unknown one it is success.
 """
 
 from __future__ import annotations

@@ -68,14 +68,14 @@ ENGINE_WAIT_S, ENGINE_PAUSE_S = 30.0, 0.5
 """Time that a start waits for an engine that does not answer: an update of it costs no run, and failures do not storm."""
 
 SWEEP_S = (1.0, 10.0, 60.0)
-"""After a start of the agent: what the engine was still making when the last agent died appears within these."""
+"""After a start of the agent: containers whose creation was in progress when the last agent ended appear within these."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _REFUSED = ("OCI runtime create failed", "could not select device driver", "error gathering device information")
 
 
 class DockerRuntime(ContainerFiles):
-    """The runtime port over a Docker engine. Create with `open`, end with `close`; containers live on."""
+    """The runtime port over a Docker engine. Create with `open`, end with `close`; containers continue."""
 
     def __init__(
         self, directory: Path, engine: Engine, options: EngineOptions, wheel: Path, pull_pauses_s: Sequence[float]

@@ -107,7 +107,7 @@ class Engine:
         return await self._found(lambda: self._client.inspect_container(name))
 
     async def remove(self, name: str) -> None:
-        """Kill the container if it lives, and remove it. That there is none is success."""
+        """Kills the container if it runs, and removes it. Without such a container it succeeds."""
         try:
             await self._command(lambda: self._client.remove_container(name, force=True, v=True))
         except EngineError as error:

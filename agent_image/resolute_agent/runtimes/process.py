@@ -167,7 +167,7 @@ class ProcessRuntime(ContainerFiles):
             raise LaunchAborted("killed before it was started")
         if said:
             raise LaunchRefused(f"the container's root cannot be made: {said.removeprefix(supervisor.FAILED).strip()}")
-        raise LaunchFailed(f"the supervisor died before the task ran: {own_log.strip() or 'it left no word'}")
+        raise LaunchFailed(f"the supervisor died before the task ran: {own_log.strip() or 'it wrote nothing'}")
 
     async def _ask_to_start(self, home: Path, spec: ContainerSpec, context: TaskContext) -> str:
         account = None

@@ -1,4 +1,4 @@
-"""`det instance`: the machines of elastic pools, from the wish to launch them to their end."""
+"""`det instance`: the machines of elastic pools, from the recorded intent to launch them to their end."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _unpack(archive: IO[bytes], directory: Path) -> None:
                     path.chmod(0o644 | (member.mode & 0o111))
                 else:
                     raise DamagedArchive(f"{member.name!r} is neither a file nor a directory; it will not be unpacked")
-            while plain.read(1 << 20):  # the checksum stands behind the end of the tar
+            while plain.read(1 << 20):  # the checksum follows the end of the tar
                 pass
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:

@@ -82,7 +82,7 @@ class Experiments:
         self.session.post(f"{_path(experiment_id)}/move", Empty, request)
 
     def retain_logs(self, experiment_id: int, days: int) -> None:
-        """Of all its trials; -1 is for ever."""
+        """Sets the days that the logs of all its trials are kept; -1 keeps them without a limit."""
         from resolute.wire.rest.empty import Empty
         from resolute.wire.rest.experiment_changes import PutExperimentRetainLogsRequest
 

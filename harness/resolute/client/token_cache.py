@@ -44,7 +44,7 @@ class TokenCache:
         return token
 
     def users(self, master: str) -> tuple[str, ...]:
-        """Everyone with a token for this master."""
+        """The users with a token for this master."""
         return tuple(sorted(self._master(master).get("tokens", {})))
 
     def store(self, master: str, user: str, token: str, *, active: bool = True) -> None:

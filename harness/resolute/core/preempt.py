@@ -368,7 +368,8 @@ class ManagedPreempt:
         return True
 
     def acknowledge_preemption_signal(self) -> None:
-        """Promise to end because of the preemption. Sent once, by one process of the job; returns when the master knows.
+        """Acknowledges that the run ends because of the preemption. Sent once, by one process of the job; returns when the
+        master knows.
 
         Raises `Unavailable` when the master does not answer for as long as the session tries.
         """

@@ -179,7 +179,7 @@ class Session:
                 try:
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    pass  # already gone, which is what we want
+                    pass  # already gone, as intended
             connection.close()
 
     def _exchange(

@@ -1,7 +1,7 @@
 """The Python of a task, if it is not the launcher's own: found, checked, and put first on `PATH`.
 
 `environment.python` of a configuration arrives as the contract's variable `DET_PYTHON_EXECUTABLE`. It holds the path of a virtual
-environment or of an interpreter; a relative one starts at the working directory. A name without a slash is no choice: it stands for
+environment or of an interpreter; a relative one starts at the working directory. A name without a slash is no choice: it means
 what `PATH` has anyway.
 """
 

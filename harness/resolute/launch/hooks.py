@@ -21,7 +21,7 @@ CLUSTER_HOOK_NAME = "the startup hook of the cluster (task_container_defaults.st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """`name` is how the task's output speaks of it. `traced`: each command is written to the output before it runs."""
+    """`name` is its name in the task's output. `traced`: each command is written to the output before it runs."""
 
     name: str
     path: Path

@@ -148,7 +148,7 @@ def _signal_group(child: subprocess.Popen[bytes], number: int) -> None:
     try:
         os.killpg(child.pid, number)
     except ProcessLookupError:
-        pass  # already gone, which is what we want
+        pass  # already gone, as intended
 
 
 _WRITING = threading.Lock()

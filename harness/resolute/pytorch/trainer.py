@@ -59,7 +59,7 @@ def init(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """How a `fit` ended. `preempted`: saved and promised to the master; end the process with exit code 0."""
+    """How a `fit` ended. `preempted`: saved, and acknowledged to the master; end the process with exit code 0."""
 
     steps_completed: int
     preempted: bool
@@ -249,7 +249,7 @@ class _Fit:
         return False
 
     def _stop_for_preemption(self) -> None:
-        """Save first, promise then: a promise that a failing save breaks would look like a clean end."""
+        """Saves before it acknowledges: an acknowledgement before a failing save would look like a clean end."""
         logger.info("stopping at step %d: %s", self._step, self._core.preempt.reason or "preempted")
         self._report()
         if self._saved_step != self._step:

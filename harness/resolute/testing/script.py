@@ -8,11 +8,11 @@ A script is a list of sentences. *Commands* run one after the other:
     log 10000 lines            numbered lines on stdout
     checkpoint                 save now
     validate                   report validation metrics now
-    wait for preemption        until told to stop
+    wait for preemption        until the run is preempted
     wait for /shared/go        until there is such a file; watches for preemption meanwhile
     exit 3                     end at once with that code
 
-*Rules* hold for the whole run, wherever they stand:
+*Rules* apply to the whole run, at any place in the script:
 
     checkpoint every 5         save after each fifth step
     validate every 10

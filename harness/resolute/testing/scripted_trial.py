@@ -177,7 +177,7 @@ class ScriptedTrial:
         if self._script.ignore_preemption:
             return
         preempt = self._context.preempt
-        # What waits to be told to stop has no use for the time after a notice.
+        # A script that waits for preemption has no use for the time after a notice.
         stop = preempt.should_preempt(auto_ack=False) or (next_command and preempt.noticed)
         if not stop and preempt.should_checkpoint():
             self._save()
@@ -195,7 +195,7 @@ class ScriptedTrial:
             self._save()
         self._context.train.flush()
         preempt.acknowledge_preemption_signal()
-        self._context.distributed.barrier()  # nobody ends before the promise is made
+        self._context.distributed.barrier()  # no rank ends before the checkpoint is complete
         self._note("end", code=0, why="preempted")
         raise Preempted
 

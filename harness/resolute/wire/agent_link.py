@@ -1,9 +1,9 @@
 """Messages between master and agent: one JSON object a WebSocket text frame, `{"type": ..., "body": {...}}`.
 
-Path `/agents/link` of the master. The agent speaks first (`Hello`); the master answers `Welcome` or
+Path `/agents/link` of the master. The agent sends the first message (`Hello`); the master answers `Welcome` or
 `Refused` and closes. From then on both sides send in any order. Every message may arrive twice: an agent
 re-sends what was not acknowledged, a master re-sends `StartContainer` and `KillContainer` until the
-container's state shows that they were obeyed.
+container's state shows that they were carried out.
 
 `ContainerReport.sequence` grows with each report of an agent's state directory, also over restarts of the agent;
 `Acknowledged` names the last one that the master has stored.
@@ -106,10 +106,10 @@ class ContainerSpec:
     stay visible inside a private mount namespace, as (host path, path in the container). `image` is the one for the
     kind of the slots.
 
-    `run_as` is the user of a plain process, where the agent is root; None is a master that does not know of it.
-    `code` is the model code as the launcher would fetch it (base64 of a gzip tar, empty for none), sent along where it is small;
-    None leaves the launcher to ask. `alone` says that the container has nobody to meet. `startup_hook` is a shell script that the
-    launcher sources before anything of the user's; empty for none.
+    `run_as` is the user of a plain process, where the agent is root; None is a master that does not know of it. `code` is the
+    model code as the launcher would fetch it (base64 of a gzip tar, empty for none), sent along where it is small; With None
+    the launcher requests them. `alone`: the container is the only one of its allocation. `startup_hook` is a shell script that
+    the launcher sources before anything of the user's; empty for none.
     """
 
     container_id: str
@@ -233,7 +233,7 @@ class Notice:
 class Welcome:
     """The agent is accepted.
 
-    `expected` are the containers that the master believes to be this agent's; any other container of the agent is to be
+    `expected` are the containers that the master has recorded for this agent; any other container of the agent is to be
     killed and forgotten. `lease_s` is how long a task may continue without a heartbeat that the master answered.
     `credential` is the own secret of a machine of an elastic pool, sent until it was answered with `CredentialKept`.
     """

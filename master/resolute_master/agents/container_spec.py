@@ -29,7 +29,7 @@ FORCED_NETWORK = "host"
 """Members of a gang on several machines meet at the machines' own addresses."""
 
 TaskToken = Callable[[AllocationId, UserId], str]
-"""Signs a token that is good as long as the allocation lives."""
+"""Signs a token that is valid until the allocation ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

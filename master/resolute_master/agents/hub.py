@@ -109,7 +109,7 @@ class AgentHub:
         try:
             registered = await self._register(session, transport)
             for older in displaced:
-                self._beside(older.close())  # its other end may be dead: that takes a while
+                self._beside(older.close())  # its peer may have vanished: that takes some time
             if registered:
                 await session.send_orders(self._outstanding(session.agent_id))
                 await session.run()

@@ -130,7 +130,7 @@ class AgentSession:
         except PermissionDenied as error:
             return Refused(reason=str(error), final=_is_final(hello))
         if hello.protocol != PROTOCOL_VERSION:
-            reason = f"the agent speaks protocol {hello.protocol}, this master {PROTOCOL_VERSION}: install one version"
+            reason = f"the agent has protocol {hello.protocol}, this master {PROTOCOL_VERSION}: install the same version of both"
             return Refused(reason=reason, final=True)
         if hello.resource_pool not in self._engine.pools:
             known = ", ".join(sorted(self._engine.pools))
@@ -211,7 +211,7 @@ class AgentSession:
                 lines = await self._own_lines.of(self.agent_id, batch.lines)
                 await self._reporting.logs([_record(line, self.agent_id) for line in lines])
             finally:
-                self._unstored_batches -= 1  # before the agent hears of it and sends the next
+                self._unstored_batches -= 1  # before the agent gets the answer and sends the next one
             await self._send(LogsStored(batch=batch.batch))
         except (Closed, ResoluteError) as error:
             log.warning(

@@ -59,7 +59,7 @@ class ApiContext:
     exposition: Exposition | None = None
     """Metrics for Prometheus; None where no metrics are kept."""
     swept: asyncio.Event = field(default_factory=_set_event)
-    """Set when the archives of uploads that a dead master left have been removed: until then none may be added."""
+    """Set when the archives of unfinished uploads of an earlier master have been removed: until then none may be added."""
     recent_code: RecentCode = field(default_factory=RecentCode)
     """Called with the progress of uploads."""
     barriers: Barriers = field(default_factory=Barriers)

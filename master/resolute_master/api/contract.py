@@ -1,4 +1,4 @@
-"""Which contract is spoken."""
+"""The version of the contract."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class _Balance:
         self._pool = scaling.pool
         self._left = tuple(budget.left(current, life_s))
         self._costs = {offer_id: rate.most_per_hour * life_s / 3600.0 for offer_id, rate in rates.items()}
-        """What a machine of the offer costs for as long as it must live to be of use."""
+        """The cost of a machine of the offer for the shortest time in which it is of use."""
         self._most = scaling.max_instances
 
     def affordable(self, offers: Sequence[str]) -> tuple[int, budget.Reached | None]:

@@ -1,6 +1,6 @@
 """Everything that may be asked of the engine: typed values, journaled as they are.
 
-A command carries facts and wishes, never secrets (passwords are hashed before they become a command) and never files (they
+A command contains facts and requests, never secrets (passwords are hashed before they become a command) and never files (they
 are stored by their hash first).
 """
 
@@ -233,7 +233,7 @@ class CreateUnmanagedTrial(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StartUnmanagedRun(Struct, frozen=True, kw_only=True, gc=False):
-    """A process begins to report for the trial; replies with the number of its run. `resume` False wants the first run."""
+    """A process begins to report for the trial; replies with the number of its run. `resume` False requests the first run."""
 
     trial: TrialId
     resume: bool

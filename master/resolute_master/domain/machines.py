@@ -35,7 +35,7 @@ class RecordBootFailure(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordStray(Struct, frozen=True, kw_only=True, gc=False):
-    """A machine with our cluster's tag that no row of a living machine accounts for was found and ordered to end."""
+    """A machine with the cluster's tag and without a row of a running machine was found and ordered to end."""
 
     pool: PoolName
     provider_id: str

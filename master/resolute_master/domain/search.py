@@ -106,7 +106,7 @@ _NOTHING: list[Place] = []
 
 
 def places_of(trial: SearchTrial) -> list[tuple[Board, Place]]:
-    """Where it stands."""
+    """Its position."""
     return [((trial.search, s.board), (s.score, s.order, trial.request_id)) for s in trial.standings]
 
 

@@ -38,7 +38,7 @@ class Visit(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Pin(Struct, frozen=True, kw_only=True, gc=False):
-    """A workspace that its user wants to see first."""
+    """A workspace that the user has pinned, shown first."""
 
     workspace_id: int
     at: datetime

@@ -58,7 +58,7 @@ Hit = tuple[Policy, LogRecord]
 
 @lru_cache(maxsize=128)
 def _expressions(pattern: str) -> tuple[Any, Any | None]:
-    """Of one line, and of many joined by line ends where that can be told apart: it is found there if it is in any of them."""
+    """Of one line, and of many lines joined by line ends if the pattern permits: it is found there if it is in any of them."""
     alone = compiled(pattern)
     if _OF_THE_WHOLE_TEXT.search(pattern):
         return alone, None

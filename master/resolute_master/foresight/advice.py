@@ -1,4 +1,4 @@
-"""What is asked of who plays a pool's history under other settings, and what the answer says.
+"""The request to simulate a pool's history under other settings, and its answer.
 
 `Advisor` is a port of the master: the composition root gives one, which runs the simulation (`resolute_sim.twin`) beside it.
 """

@@ -43,7 +43,7 @@ class LazyProduction:
     rest waits for room. That changes when work comes back into the queue, when a machine has lost its last work (another may take
     its place) or is gone, when a budget closes or opens the pool, and when the plan said that time alone changes it. Between those
     the scheduler decides alone, at a fraction of the price. What is not seen: a machine on its way that is given back because its
-    gang found room before, which delays nobody.
+    gang found room before, which delays no other work.
     """
 
     _queued: int | None = None

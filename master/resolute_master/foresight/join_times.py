@@ -18,7 +18,7 @@ SPREAD = 0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinTimes:
-    """`seen` are the times of the machines that have joined, by offer, sorted; `usual_s` what is believed of each offer."""
+    """`seen` are the times of the machines that have joined, by offer, sorted; `usual_s` is the learnt time of each offer."""
 
     seen: Mapping[str, tuple[float, ...]]
     usual_s: Mapping[str, float]
@@ -36,8 +36,9 @@ class JoinTimes:
         )
 
     def draw_s(self, offer_id: str, random: Random, elapsed_s: float = 0.0) -> float:
-        """From the request to the join of one machine, of which `elapsed_s` have passed: one of those seen that took longer, else
-        what is usual with `SPREAD`. Between those seen it is drawn evenly, so that few do not stand for all."""
+        """From the request to the join of one machine, of which `elapsed_s` have passed: one of those seen that took longer,
+        else what is usual with `SPREAD`. Between the observed times it is drawn evenly, so that a few observations do not
+        determine all draws."""
         seen = self.seen.get(offer_id, ())
         first, last = bisect_right(seen, elapsed_s), len(seen) - 1
         if len(seen) - first >= LEAST // 2:

@@ -30,19 +30,19 @@ LEAST_PAID_S = 60.0
 """Clouds charge a machine's first minute whole."""
 
 MOST_DECISIONS_A_MOMENT = 1000
-"""A decider that never comes to rest has a fault; better an error than an endless simulation."""
+"""Maximum number of decisions at one moment: a decider that never settles has a fault, and would make the simulation endless."""
 
 
 class SimulationStuck(RuntimeError):
-    """Work waits and nothing that could happen would start it; or a decider never comes to rest."""
+    """Work waits and no possible event would start it, or the decisions do not settle."""
 
 
 class NoProgress(SimulationStuck):
-    """Nothing has got ahead for longer than the simulation waits for its market."""
+    """There was no progress for longer than the simulation waits for its market."""
 
 
 class _Kind(IntEnum):
-    """In the order in which things of one moment happen."""
+    """The order of the events of one moment."""
 
     END = 0
     LEFT = 1
@@ -67,7 +67,7 @@ class PoolSimulation:
     stopwatch: Callable[[], float] = lambda: 0.0
     """Measures the decisions and decides nothing."""
     ended: Callable[[Work], None] = lambda work: None
-    """Called for each that has ended."""
+    """Called for each piece of work that has ended."""
     log: Callable[[float, str, str], None] = lambda at_s, word, subject: None
     """Called for every decision and event: time, event, subject."""
     standing: int = 0
@@ -76,7 +76,7 @@ class PoolSimulation:
     lasts_s: float = 0.0
     """Minimum duration: until then machines that stay are paid, whether or not work is left."""
     progress_timeout_s: float = math.inf
-    """Work that waits, while nothing runs and nothing has got ahead for longer, waits for ever: a market moves without end."""
+    """If nothing runs and there is no progress for longer, pending work counts as stuck: the moves of a market never end."""
     works: dict[AllocationId, Work] = field(default_factory=dict)
     """By the present run's allocation."""
     bills: dict[InstanceId, Bill] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class PoolSimulation:
     _waiting: int = 0
     _unsubmitted: int = 0
     _got_ahead_s: float = 0.0
-    """When work was last submitted, or ended, or saved what it had done."""
+    """The last time at which work was submitted, ended or saved its progress."""
 
     def __post_init__(self) -> None:
         self.pool.progress_of = self._progress_of
@@ -116,8 +116,8 @@ class PoolSimulation:
         self._at(at_s, _Kind.JOINED, instance)
 
     def run(self, until: Callable[[], bool] = lambda: False, *, strict: bool = True) -> None:
-        """Play until no work is left and no machine but those that stand, or nothing is left to happen but moves of the market,
-        or `until` says so after a decision. Raises `SimulationStuck`; if not `strict`, not for work that is left when nothing
+        """Runs until no work is left and no machine but those that stay, or no event is left but moves of the market, or
+        `until` says so after a decision. Raises `SimulationStuck`; if not `strict`, not for work that is left when nothing
         happens."""
         self._expect_market(-1.0)
         self._decide()
@@ -145,7 +145,7 @@ class PoolSimulation:
         return self.epoch + timedelta(seconds=at_s)
 
     def cost_until(self, bill: Bill, at_s: float) -> None:
-        """Reckon a machine's cost up to a moment, at the price since the last reckoning."""
+        """Adds a machine's cost up to a moment, at the price since the last call."""
         price = self.market.price(bill.offer_id, bill.priced_s) or 0.0
         bill.cost += price * max(0.0, at_s - bill.priced_s) / 3600.0
         bill.priced_s = at_s
@@ -168,7 +168,7 @@ class PoolSimulation:
             )
 
     def _happen(self, kind: _Kind, subject: Any) -> bool:
-        """Whether something happened after which one has to decide."""
+        """Whether the event requires a decision."""
         match kind:
             case _Kind.SUBMIT:
                 self._submitted(subject)

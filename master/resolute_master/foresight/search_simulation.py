@@ -35,7 +35,7 @@ from resolute_master.searcher.hyperparameters import sample
 from resolute_master.searcher.records import MemoryRecords
 
 Results = Callable[[Mapping[str, Any], int, int], float]
-"""The metric of a trial: of its hyperparameters and number, after so many units."""
+"""The metric of a trial after a number of units, by its hyperparameters and its number."""
 
 SEARCH = ExperimentId(1)
 

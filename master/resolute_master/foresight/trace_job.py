@@ -15,7 +15,7 @@ class TraceJob:
     """Run time on its slots, queueing not included."""
     slots: int
     group: str
-    """Who shares with whom: the user of the job, and under fair share its group."""
+    """The user of the job, and under fair share its group."""
     priority: int | None = None
     """None takes the pool's default."""
     weight: float = 1.0

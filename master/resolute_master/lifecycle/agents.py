@@ -125,7 +125,8 @@ def _bind_name(step: Step, command: RegisterAgent, before: Agent | None) -> None
 
 
 def _notice_in_force(step: Step, before: Agent | None, command: RegisterAgent) -> MachineNotice | None:
-    """A machine of one's own that starts again after its announced end has survived it; a cloud's is ended by the planner."""
+    """The notice of a machine outside of a cloud no longer applies when the machine starts again; the planner ends a cloud's
+    machine."""
     notice = before.notice if before is not None else None
     if notice is None or command.instance is not None or before is None or before.incarnation == command.incarnation:
         return notice
@@ -234,7 +235,7 @@ def disconnect(step: Step, id_: AgentId, incarnation: str) -> None:
 
 
 def disconnect_all(step: Step) -> None:
-    """No link survives a restart of the master; everyone gets a full reconnect wait."""
+    """No link survives a restart of the master; each agent gets a full reconnect wait."""
     for agent in step.all(Agent):
         step.put(replace(agent, disconnected_at=step.now))
 

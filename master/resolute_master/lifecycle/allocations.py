@@ -30,7 +30,7 @@ def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Alloc
     if before is None:
         return None
     after, effects = machine.step(before, event, step.now)
-    if after is not before and after != before:  # after a restart every agent tells again of all that it runs
+    if after is not before and after != before:  # after a restart every agent reports all its containers again
         step.put(after)
     step.emit(effects)
     _tell(step, before, after)

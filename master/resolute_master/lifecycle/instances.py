@@ -264,7 +264,7 @@ def _last_seen(step: Step, instance: Instance, command: RecordObservation) -> da
 
 
 def _gone(step: Step, instance: Instance, command: RecordObservation) -> None:
-    word = "lost" if instance.intent is Intent.RUN else "gone"  # what was told to end is no loss
+    word = "lost" if instance.intent is Intent.RUN else "gone"  # a machine that was ordered to end is no loss
     _learn_end(step, instance, command)
     if instance.intent is Intent.RUN:
         said = instance.notice.reason if instance.notice else command.message
@@ -309,7 +309,7 @@ def stray(step: Step, command: RecordStray) -> None:
     """The caller ends the machine. If it belongs to a request that counted as refused or as ended, its row is reopened, so that
     the ledger contains it and it counts against the pool's maximum while it exists."""
     instance = _named_by_tags(step, command)
-    # One whose agent had joined has told its end by other ways, too, and its work has gone elsewhere: it is only ended.
+    # If the agent had joined, the loss was detected in other ways, too, and the work has moved: it is only ended.
     if instance is None or not instance.over or instance.joined_at is not None:
         step.decide("stray", pool=command.pool, subject=command.provider_id, reason=_why_only_ended(instance))
         return

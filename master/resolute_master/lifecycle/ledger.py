@@ -134,7 +134,7 @@ def runs(
 def marks_of_reports(
     allocation: Allocation, marks: Sequence[StepMark], reports: Sequence[StepReport], kept: int | None
 ) -> tuple[StepMark, ...]:
-    """The marks that a run's first and last report stand for beside those that it made itself, by time; `kept` as from
+    """The marks of a run, and those derived from its first and last report, by time; `kept` as from
     `kept_steps`, None when it is not known.
 
     Marks are periodic, and the newest ones are lost with their machine: a last report with more steps takes precedence. A harness

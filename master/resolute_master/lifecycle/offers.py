@@ -13,7 +13,7 @@ from resolute_provisioner.model import Offer, OfferBelief
 
 
 def record_prices(step: Step, command: RecordPrices) -> None:
-    """Machines on the market that live follow it."""
+    """Running machines on the market get the new price."""
     offers = {offer.offer_id: offer for offer in _offers(step, command.pool)}
     for word in command.prices:
         if word.offer_id not in offers:
@@ -29,7 +29,7 @@ def record_prices(step: Step, command: RecordPrices) -> None:
 
 
 def catch_up(step: Step) -> None:
-    """A master that starts may know prices that machines which live do not follow yet: of before it did, or as configured now."""
+    """At the start of a master, running machines may have older prices than the last reported or configured ones."""
     for name in sorted(step.pools):
         prices.follow_the_market(step, name, _offers(step, name))
 

@@ -55,7 +55,7 @@ def _begin(step: Step, project: Project) -> None:
 
 
 def runs(experiment: Experiment) -> bool:
-    """Whether it stands in the way of a deletion. An unmanaged one that has not started never ends here."""
+    """Whether it prevents a deletion. An unmanaged one that has not started does not."""
     return not (experiment.state.gone or (experiment.unmanaged and experiment.state is ExperimentState.PAUSED))
 
 

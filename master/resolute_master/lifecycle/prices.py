@@ -1,4 +1,4 @@
-"""What an offer costs now, what slots cost now, and what a move of the market changes for machines that live."""
+"""What an offer costs now, what slots cost now, and what a move of the market changes for running machines."""
 
 from __future__ import annotations
 

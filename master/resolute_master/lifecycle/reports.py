@@ -188,7 +188,7 @@ def metadata(step: Step, id_: TrialId, value: Mapping[str, Any]) -> None:
 def checkpoint(step: Step, command: ReportCheckpoint) -> None:
     """Keyed by uuid; only the trial's newest run may report.
 
-    The task may report after it was asked to end, up to its last breath; once a newer run exists its checkpoints are refused.
+    The task may report after a request to end, until it exits; once a newer run exists, its checkpoints are refused.
     """
     trial = unmanaged.trial_of_task(step, command.allocation)
     run_id = trial.run_id if trial is not None else _run_of(command.allocation)

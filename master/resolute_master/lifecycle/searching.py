@@ -16,7 +16,7 @@ from resolute_master.searcher.events import SearchAction, SearchEvent
 from resolute_master.searcher.methods import make
 
 METHODS_KEPT = 256
-"""A method is a function of its configuration: those of the searches that were told of something last need not be made anew."""
+"""A method is a function of its configuration, so the methods of the searches with the latest events are cached."""
 
 
 class StepRecords:
@@ -68,7 +68,7 @@ def begin(step: Step, experiment: Experiment, seed: int) -> tuple[SearchAction, 
 def tell(step: Step, experiment: Experiment, event: SearchEvent) -> tuple[float, tuple[SearchAction, ...]]:
     """One event; answers how much of the search is done, and what it asks for.
 
-    Of an experiment that was told to end it hears no more: nothing that it could ask for would be done.
+    A search gets no events of an experiment that is ending: none of its requests would be carried out.
     """
     search = step.need(Search, experiment.id)
     if experiment.state.stopping and not search.over:

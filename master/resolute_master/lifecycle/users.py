@@ -31,7 +31,7 @@ def create(step: Step, command: CreateUser) -> UserId:
 
 
 def change(step: Step, command: ChangeUser) -> None:
-    """A new password ends every session of the user, so that a stolen login dies with it."""
+    """A new password ends every session of the user, so that a stolen login becomes invalid."""
     user = step.get(User, command.user)
     if user is None:
         raise NotFound("user", command.user)

@@ -173,7 +173,7 @@ class WorkMetrics:
         if notice is not None and notice.received_at == at and notice.kind is NoticeKind.INTERRUPTION:
             self._interruptions.labels(instance.pool, "true").inc()
         if instance.stopped_at == at and instance.over and notice is None and instance.joined_at is not None:
-            # Nobody had asked it to stop before the cloud said that it is gone.
+            # It was not ordered to stop before the cloud reported that it is gone.
             self._interruptions.labels(instance.pool, "false").inc()
 
     def _checkpoint(self, checkpoint: Checkpoint) -> None:

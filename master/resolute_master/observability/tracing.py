@@ -7,7 +7,7 @@
       queue                       from the request for slots to their assignment
       start container             until the agent reports that it runs; each state that it reports is an event
 
-The engine is not held up: its spans are made after the commit, from the times that it tells. Agents need no collector: what they
+The engine is not held up: its spans are made after the commit, from the times that it reports. Agents need no collector: what they
 report becomes events of the span. A container is given its span as `TRACEPARENT`, and its code can continue from there.
 """
 

@@ -105,7 +105,7 @@ def _read(path: Path, driver: Driver[Any]) -> list[Shape]:
         return [Shape(**row) for row in read_remembered(path) or ()]
     except TypeError as error:
         raise InvalidInput(
-            f"{path}: what {driver.title} has told of machine types cannot be read ({error}); remove it to query them again"
+            f"{path}: the stored machine types of {driver.title} cannot be read ({error}); remove the file to query them again"
         ) from error
 
 

@@ -39,7 +39,7 @@ def pool_policies(config: MasterConfig, types: Types = NO_TYPES) -> dict[PoolNam
 
 
 def catalogues(config: MasterConfig, types: Types = NO_TYPES) -> dict[PoolName, Catalogue]:
-    """Of the machine types that each elastic pool could buy, as far as its cloud or the shipped table tells them."""
+    """The machine types that each elastic pool could buy, as far as its cloud or the shipped table describes them."""
     return {
         PoolName(pool.pool_name): types.get(pool.provider.name) or shipped(pool.provider.name)
         for pool in config.resource_pools

@@ -71,7 +71,7 @@ class Balance:
         self._outer_importance: dict[Path, Importance] = {}
         """By group of jobs, as `_outer`."""
         self._vain: dict[tuple[Path, object], float] = {}
-        """By group and claim: the charge from which a member claims from the others in vain."""
+        """By group and claim: the charge from which on a member finds no victims among the others."""
 
     # -- what a group holds --------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class Balance:
         for depth in reversed(range(len(parents))):
             mine = self.after(parents[: depth + 1], 1.0, slots - 1)
             if self._richest.charge(self, parents[:depth]) > mine:
-                # An earlier claim from the same groups, and from all groups deeper inside, was in vain.
+                # An earlier claim from the same groups, and from all groups deeper inside, found no victims.
                 return mine < self._vain.get((parents[:depth], (where, slots)), inf)
         return False
 

@@ -22,7 +22,7 @@ class Shape(NamedTuple):
     preemptible: bool
     blocked: tuple[AgentId, ...]
     capped_job: JobId
-    """The job, when it wants more than its own cap allows; else empty."""
+    """The job, if it requests more than its own cap allows; else empty."""
 
     @property
     def need(self) -> tuple[object, ...]:

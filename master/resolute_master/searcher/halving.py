@@ -54,7 +54,7 @@ class Bracket(Struct, frozen=True, kw_only=True):
 
 
 class _State:
-    """What a bracket keeps: counts. Trials that waited in vain at rungs before `closed` have been stopped."""
+    """The counts of a bracket. Trials at rungs before `closed` that were not promoted have been stopped."""
 
     def __init__(self, own: Mapping[str, Any], index: int, rungs: int) -> None:
         row: list[Any] = own["brackets"][index] if own else [0, 0, 0, 0, [0] * rungs]
@@ -260,7 +260,7 @@ class HalvingSearch(Method):
             self._close_out(draft, index)
 
     def _close_out(self, draft: Draft, index: int) -> None:
-        """Once all trials have reported at rung 0: a trial at a rung that no further trial will reach waits in vain."""
+        """Once all trials have reported at rung 0: a trial at a rung that no further trial will reach will not be promoted."""
         bracket = self._brackets[index]
         if draft.records.size(_board(index, 0)) < bracket.max_trials:
             return

@@ -486,7 +486,8 @@ class Store(Protocol):
         ...
 
     async def watch(self) -> None:
-        """Raises when the store was taken away from under the master, even without calls; otherwise waits for ever."""
+        """Raises when another master or an operator has taken the store from this master, also without calls; otherwise it
+        never returns."""
         ...
 
     def away_s(self) -> float:

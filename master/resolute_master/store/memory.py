@@ -72,7 +72,7 @@ SortValue = int | float | str | datetime | None
 
 
 class CommitHook(Protocol):
-    """Stands at both sides of every commit. What it raises there is what the caller of `commit` gets.
+    """Called before and after every commit. The caller of `commit` gets what it raises.
 
     Raised by `before_commit`: nothing is stored. Raised by `after_commit`: everything is stored and the answer lost.
     """

@@ -69,9 +69,7 @@ def _wanted(state: ClusterState, pool: PoolName, scaling: PoolScaling) -> dict[s
             continue
         machines = max(1, ceil(allocation.slots_needed / smallest))
         if two_markets and allocation.deadline is not None:
-            machines *= (
-                2  # what was asked for on spot is for nobody any more when only machines on demand still keep it
-            )
+            machines *= 2  # a request on spot has no purpose any more when only machines on demand still keep it
         if allocation.assigned_at is None:
             found[allocation.id] = machines
         else:
@@ -163,7 +161,7 @@ def nothing_is_left(cloud: FakeCloud, event_log: EventLog, state: ClusterState) 
     rows = {row.token: row for row in state.all(Instance)}
     for line in cloud.bill.running():
         if line.token not in rows:
-            yield f"{line.instance_id} is still paid for, and no row of a living machine knows it"
+            yield f"{line.instance_id} is still paid for, and has no row of a running machine"
     for task in event_log.live.values():
         yield f"{task.container} of {task.allocation} still runs on {task.machine}"
 

@@ -70,7 +70,7 @@ def _trials(state: ClusterState) -> Iterator[str]:
         if trial.state is ExperimentState.ACTIVE and not trial.searcher_done and not (row is not None and row.idle):
             mine = state.find(Allocation, "allocations_of_task", trial.task_id)
             if all(a.ended for a in mine):
-                yield f"trial {trial.id} wants to run and asks for nothing"
+                yield f"trial {trial.id} is to run and has no pending or running allocation"
 
 
 def searches_know_their_trials(state: ClusterState) -> Iterator[str]:
@@ -91,7 +91,7 @@ def searches_know_their_trials(state: ClusterState) -> Iterator[str]:
             if trial is None:
                 yield f"search {search.id} has asked for {row.request_id}, which is not there"
             elif row.open == trial.state.gone or (row.stopped and not trial.searcher_done):
-                yield f"trial {trial.id} is {trial.state}, and its search believes {row}"
+                yield f"trial {trial.id} is {trial.state}, and its search has {row}"
 
 
 def agents_have_instances(state: ClusterState) -> Iterator[str]:
@@ -126,7 +126,7 @@ def orders_are_in_the_outbox(state: ClusterState) -> Iterator[str]:
             if container.ended:
                 continue
             if allocation.killed_at is not None and f"kill:{container.id}" not in state.outbox:
-                yield f"container {container.id} of {allocation.id} is to be killed, which nobody will order"
+                yield f"container {container.id} of {allocation.id} is to be killed, and there is no order to kill it"
     for key, effect in sorted(state.outbox.items()):
         if isinstance(effect, StartContainer | KillContainer):
             target = state.get(Allocation, effect.allocation)
@@ -140,7 +140,7 @@ def orders_are_in_the_outbox(state: ClusterState) -> Iterator[str]:
 
 
 def starts_are_ordered(change: Change) -> Iterator[str]:
-    """Every placed container has its order, and the order stays until the agent has spoken of the container."""
+    """Every placed container has its order, and the order stays until the agent has reported the container."""
     added = {effect.key for effect in change.outbox_added}
     removed = {key.removeprefix("start:") for key in change.outbox_removed if key.startswith("start:")}
     told = _reported(change) if removed else set()
@@ -149,9 +149,9 @@ def starts_are_ordered(change: Change) -> Iterator[str]:
             continue
         for container in entity.containers:
             if entity.assigned_at == change.journal.at and not container.ended and f"start:{container.id}" not in added:
-                yield f"container {container.id} of {entity.id} waits for its start, which nobody will order"
+                yield f"container {container.id} of {entity.id} waits for its start, and there is no order to start it"
             if container.id in removed and not container.ended and container.id not in told:
-                yield f"the start of container {container.id} was forgotten before its agent spoke of it"
+                yield f"the start of container {container.id} was removed before its agent reported it"
 
 
 def _reported(change: Change) -> set[str]:

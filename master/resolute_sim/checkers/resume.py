@@ -16,7 +16,7 @@ def resumed(
     """`told` is the step that the master named with the checkpoint `uuid` ("" for none)."""
     held = checkpoints.get(uuid) if uuid else 0
     if held != told:
-        yield f"run {run} of trial {trial} is told to go on from step {told}, and checkpoint '{uuid}' holds step {held}"
+        yield f"run {run} of trial {trial} is ordered to resume from step {told}, and checkpoint '{uuid}' holds step {held}"
     earlier = [e for e in event_log.of_trial[trial] if e.run < run]
     acknowledged = max((e.step for e in earlier if e.event is Event.SAVED), default=0)
     if told < acknowledged:

@@ -129,7 +129,7 @@ class Moves:
 
 
 class Incarnations:
-    """Only the newest process of an agent is believed."""
+    """Only reports of the newest process of an agent are accepted."""
 
     def __init__(self) -> None:
         self._newest: dict[str, str] = {}

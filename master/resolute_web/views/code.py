@@ -15,7 +15,7 @@ from resolute_web.page import HEADERS, Page
 from resolute_web.views.experiment import tabbed
 
 _LIKELY = ("train.py", "main.py", "model_def.py", "trial.py", "README.md")
-"""Shown first, where there is no other wish."""
+"""The file that is shown first by default."""
 
 
 async def _archive(call: Call, experiment: Experiment) -> bytes:

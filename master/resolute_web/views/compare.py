@@ -30,7 +30,7 @@ POINTS_OF_A_CURVE = 400
 ABSENT = object()
 
 _LEFT_OUT = ("hyperparameters", "name", "workspace", "project")
-"""Of a configuration: told elsewhere."""
+"""Keys of a configuration that are shown elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def _query(sides: Sequence[Side]) -> str:
 
 
 async def _settings(call: Call, experiment: Experiment) -> dict[str, Any]:
-    """As everybody may read it, with masks for secrets."""
+    """As every user may read it, with masks for secrets."""
     shown = await show_experiment(call.api, experiment)
     return flat({key: value for key, value in (shown.config or {}).items() if key not in _LEFT_OUT})
 

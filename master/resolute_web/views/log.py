@@ -151,7 +151,7 @@ async def follow(call: Call, trial: Trial) -> web.StreamResponse:
             await _send(call, response, lines)
         await response.write(b"event: end\ndata: end\n\n")
     except (ConnectionResetError, ResoluteError):
-        pass  # the tab is gone, or its session: it asks again, and is told then
+        pass  # the tab is closed, or its session has ended: its next request gets the error
     return response
 
 

@@ -66,7 +66,7 @@ async def money(call: Call, _: None) -> web.StreamResponse:
 
 
 def _ordered(rows: Sequence[CostRow], group_by: str) -> list[CostRow]:
-    """The dearest first; of days the last."""
+    """The most expensive first; of days the last."""
     if group_by == Grouping.DAY:
         return sorted(rows, key=lambda each: each.key, reverse=True)
     return sorted(rows, key=lambda each: (-(each.row.cost or 0.0), -each.row.paid_s, each.key))

@@ -11,7 +11,7 @@ from resolute_web.page import Page, fragment, see
 
 
 async def rest_api(call: Call, _: None) -> web.Response:
-    """For everybody, as all documentation: what may be done, the calls themselves decide."""
+    """For every user, as all documentation: the calls themselves authorise."""
     return await fragment("rest_api.html", description=assets.url("openapi.json"))
 
 

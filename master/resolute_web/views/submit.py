@@ -135,12 +135,12 @@ async def _checked(call: Call, draft: Draft) -> CheckResult:
 
 
 async def _planned(call: Call, created: CreateExperimentResponse) -> Sequence[TrialSummary]:
-    """How many trials train how far, as the search's preview tells it."""
+    """The numbers of trials by training length, from the search's preview."""
     request = PreviewHPSearchRequest(config=created.config)
     try:
         answer = await api_preview.preview(asking(call, request), None)
     except ResoluteError:
-        return ()  # a mask of a secret stands where the search has a value: what was checked has it
+        return ()  # a mask replaces a value of the search: the checked configuration has the value
     return answer.summary.trials if answer.summary is not None else ()
 
 

@@ -56,7 +56,7 @@ class LaunchRequest:
     """One machine, completely described before the cloud is asked."""
 
     token: str
-    """Names this request for ever: repeating it never gives a second machine."""
+    """Identifies this request permanently: a repeated request never gives a second machine."""
     instance_id: str
     """Our name of the machine; a cloud that lets us choose uses it as its own."""
     cluster: str
@@ -121,7 +121,7 @@ class Cloud(Protocol):
       the same machine, even when that machine has ended meanwhile. A token is remembered at least an hour past its
       machine's end. The same `instance_id` under another token is a `BadRequest`.
     - A refusal (`NoCapacity`, `QuotaExceeded`, `BadRequest`) means that no machine came of this call. `Transient` and
-      `Throttled` mean nothing: there may be one of an earlier call. Only asking again with the same token, or `list`, tells.
+      `Throttled` mean nothing: there may be one of an earlier call. Only a repeated call with the same token, or `list`, shows it.
     - A caller killed at any point of `launch` leaves either no trace or a machine that `list` shows with its token.
     - `terminate` of a machine that is gone, or was never there, succeeds. Its success says that the cloud has taken
       the order, not that the machine is gone: repeat it until `list` says so.

@@ -60,7 +60,7 @@ class FakeBehaviour:
     """From RUNNING to the moment at which the machine's agent starts."""
     ending_s: Range = (1.0, 10.0)
     capacity: Mapping[str, int] = field(default_factory=dict)
-    """The most living machines of an offer; unnamed offers are unlimited."""
+    """Maximum number of running machines of an offer; unnamed offers are unlimited."""
     no_capacity_rate: float = 0.0
     transient_rate: float = 0.0
     """No answer, and no machine."""
@@ -75,7 +75,7 @@ class FakeBehaviour:
     late_refusal_rate: float = 0.0
     """Machines that are granted and end for lack of capacity before they run."""
     capacity_of_each: int | None = None
-    """The most living machines of any offer that `capacity` does not name."""
+    """Maximum number of running machines of any offer that `capacity` does not name."""
     dead_boot_rate: float = 0.0
     """Machines that run, cost money, and never start their agent."""
     losses_per_hour: float = 0.0
@@ -86,7 +86,7 @@ class FakeBehaviour:
     listing_lag_s: float = 0.0
     """Maximum age of the state that a list may show."""
     omission_rate: float = 0.0
-    """The chance of a living machine to be missing from a list: a lie beyond what the contract allows."""
+    """The probability that a running machine is missing in a list: an error that the contract does not allow."""
     honours_tokens: bool = True
     """False breaks the contract: every call gives another machine."""
 
@@ -116,7 +116,7 @@ class FakeMachine:
 
 
 class MachineHost(Protocol):
-    """What lives on the machines. Called inside the loop; must not block."""
+    """The programs on the machines. Called inside the loop; must not block."""
 
     def booted(self, machine: FakeMachine) -> None:
         """Its agent may start now."""
@@ -127,7 +127,7 @@ class MachineHost(Protocol):
         ...
 
     def ended(self, machine: FakeMachine) -> None:
-        """Everything on it is dead."""
+        """All programs on it have ended."""
         ...
 
 

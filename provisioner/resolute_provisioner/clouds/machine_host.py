@@ -89,7 +89,7 @@ def resolved_master_url(
     if given:
         raise InvalidInput(
             f"resource_pools: provider.master_url of pool '{pool.pool_name}' asks for the master's {kind}, which no metadata "
-            "service tells; write an address"
+            "service reports; write an address"
         )
     return None
 

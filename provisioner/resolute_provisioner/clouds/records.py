@@ -60,7 +60,7 @@ def _write_beside(path: Path, record: Mapping[str, Any], *, private: bool, durab
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """One process at a time decides about launches. The lock ends with its holder, however that dies."""
+    """One process at a time decides about launches. The lock ends with its holder, also if that is killed."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -21,7 +21,7 @@ from resolute_provisioner.risk import Block
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 _STAND_INS = (REPLACEMENT_PREFIX, MOVE_PREFIX)
-"""Between the end of what they stand for and its waiting, neither of the two may be in the demand."""
+"""Between the end of the work that they represent and its return to the queue, neither of the two may be in the demand."""
 
 
 def must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> list[Termination]:

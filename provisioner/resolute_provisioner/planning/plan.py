@@ -58,15 +58,15 @@ def plan_scale(
 ) -> ScalePlan:
     """The changes that bring the pool's machines in line with its waiting work.
 
-    Deterministic, and independent of the order of `instances` and of `demand.gangs`. `beliefs` is keyed by offer id; an
-    offer without one is taken as untried.
+        Deterministic, and independent of the order of `instances` and of `demand.gangs`. `beliefs` is keyed by offer id; an
+        offer without one is taken as untried.
 
-    Promises: gangs get all of their machines or none, except that an offer which was refused is asked for one of them first;
-    nothing is launched for work that machines which are there or coming will take; living machines never exceed `max_instances`
-    by more than those under notice, whose replacements start before they are gone; machines are given back down to
-    `min_instances` and no further, except those that are broken, going away, or in the place of one that waiting work needs (at
-    the maximum, that one is asked for when the place is free); a machine that waiting work will use (a gang of `demand` in its
-    room and that of machines which are ending, or what `demand.kept` stands for) is not given back for idling.
+        Guarantees: gangs get all of their machines or none, except that a refused offer first gets a request for one of them;
+    nothing is launched for work that present or starting machines will take; running machines never exceed `max_instances`
+        by more than those under notice, whose replacements start before they are gone; machines are given back down to
+        `min_instances` and no further, except those that are broken, going away, or in the place of one that waiting work needs (at
+        the maximum, that one is asked for when the place is free); a machine that waiting work will use (a gang of `demand` in its
+        room and that of machines which are ending, or what `demand.kept` represents) is not released for idling.
     """
     fleet = judge(pool, instances, now)
     terminations = [*must_go(pool, fleet.others, now), *over_maximum(pool, fleet.others)]
@@ -216,7 +216,7 @@ def _packed(
         return Packing(on_machines={}, bought=(), unserved=()), None  # nothing waits at most times
     best = market.usable[0] if market.usable else None
     boot_s = best.join_time_s if best is not None else 0.0
-    # Where machines live for hours, one that was bought for nothing costs less than it costs to wait.
+    # Where machines run for hours, an unnecessary machine costs less than the wait.
     waits = best is not None and pool.idle_learnt and not market.idle_periods.boots_are_cheap(best.offer.slots)
     capable = (each.view for each in fleet.others if each.capacity and each.view.instance_id not in going)
     open_ = [*fleet.open, *capable]

@@ -382,8 +382,8 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"type": "gcp", "offers": [{"instance_types": ["g2-standard-4"], "markets": ["spot"], "max_price": 1}]},
         [
-            "offers[0].max_price: cannot be kept for spot machines (value 1.0): Google Cloud tells no spot prices and takes no "
-            "limit; set spot_price, or remove it from this entry"
+            "offers[0].max_price: cannot be kept for spot machines (value 1.0): Google Cloud publishes no spot prices and accepts "
+            "no limit; set spot_price, or remove it from this entry"
         ],
     ),
     (

@@ -69,7 +69,7 @@ class AllocationPreemptionSignalResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckAllocationPreemptionSignalRequest:
-    """The task promises to leave."""
+    """The task acknowledges that it will end."""
 
     allocation_id: str = ""
 

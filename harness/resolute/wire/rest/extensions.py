@@ -47,7 +47,7 @@ class TrialFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMark:
-    """At the time `at` a run had done `steps` steps and, in all, had stood still `checkpointing_s` for saves."""
+    """At the time `at` a run had done `steps` steps, and saves had blocked it for `checkpointing_s` in total."""
 
     steps: int
     at: datetime

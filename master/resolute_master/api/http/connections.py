@@ -240,7 +240,7 @@ class _Connection(asyncio.Protocol):
             over = None
         finally:
             self._opening = None
-        if over is None:  # the peer does not speak TLS, or has gone
+        if over is None:  # the peer does not use TLS, or has disconnected
             transport.abort()
             self._owner.leave(self)
             return
@@ -290,7 +290,7 @@ class _Connection(asyncio.Protocol):
             self._inner.resume_writing()
 
     def look(self, now: float, timeouts: Timeouts) -> None:
-        """Close the connection when its other end has stood still for too long."""
+        """Closes the connection when its peer has been idle for too long."""
         if self._transport is None:
             return  # a handshake has a limit of its own
         if self._tail is not None:

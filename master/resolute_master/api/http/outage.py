@@ -41,7 +41,7 @@ async def answered(request: web.Request, handler: Handler, api: ApiContext) -> w
             if not reads or api.store.away_s() == 0 or not _is_of_a_task(request, api):
                 raise
         while api.store.away_s() > 0:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)  # the store tells no moment of its return
+            await asyncio.sleep(LOOK_S)  # the store does not report when it is available again
 
 
 def _is_of_a_task(request: web.Request, api: ApiContext) -> bool:

@@ -138,7 +138,7 @@ async def _written(
             async for chunk in chunks:
                 await response.write(chunk)
         except (OSError, ResoluteError) as error:
-            # An answer that has begun cannot become a refusal: a connection that is cut tells that something is missing.
+            # An answer that has begun cannot become a refusal: closing the connection shows that data is missing.
             if request.transport is not None:
                 request.transport.abort()
             if isinstance(error, ConnectionResetError):

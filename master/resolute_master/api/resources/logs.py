@@ -126,7 +126,7 @@ async def _newest(call: Call, query: LogQuery) -> int:
 
 
 def is_over(call: Call, trial: Trial) -> bool:
-    """Whether nothing more will run for it; the engine keeps in mind only what may continue."""
+    """Whether nothing more will run for it; the engine holds in memory only what may continue."""
     now = call.api.engine.state.get(Trial, trial.id)
     return now is None or now.state.gone
 

@@ -109,7 +109,7 @@ async def _repeated(
 
 
 def _are_over(call: Call, experiments: Sequence[Experiment]) -> bool:
-    """Whether nothing more will be reported; the engine keeps in mind only what may continue."""
+    """Whether nothing more will be reported; the engine holds in memory only what may continue."""
     now = (call.api.engine.state.get(Experiment, one.id) for one in experiments)
     return all(one is None or one.state.gone for one in now)
 

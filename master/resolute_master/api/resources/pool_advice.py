@@ -26,4 +26,4 @@ async def pool_advice(call: Call, pool: PoolPolicy) -> GetPoolAdviceResponse:
 
 
 ROUTES = (Route("GET", "/api/v1/resource-pools/{poolName}/advice", Action.VIEW, _pool, pool_advice),)
-"""The same for every caller: it names no work of anybody."""
+"""The same for every caller: it names no job of any user."""

@@ -105,7 +105,7 @@ class SqliteDatabase:
         return await self._run(self._writer, self._writing, work)
 
     async def watch(self) -> None:
-        """Looks at the file for ever. Raises `StoreBroken` when it is no more what it was."""
+        """Checks the file at intervals, without end. Raises `StoreBroken` when it was replaced or removed."""
         loop = asyncio.get_running_loop()
         while not self._closed:
             await loop.run_in_executor(self._writer, self._file.check)

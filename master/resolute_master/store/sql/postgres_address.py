@@ -19,7 +19,7 @@ SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 CONNECT_TIMEOUT_S = 10.0
 
 COMMAND_TIMEOUT_S = 60.0
-"""A statement that takes longer counts as lost with its connection: the server hangs, or the network swallows packets."""
+"""A statement that takes longer counts as lost with its connection: the server hangs, or the network drops packets."""
 
 APPLICATION = "resolute-master"
 """How our sessions are called on the server."""

@@ -92,7 +92,7 @@ class Session:
     ) -> Session:
         """Raises `FailedPrecondition` when another master has the database, `StoreBroken` when it is too old a server.
 
-        `previous` is our own session of before, which the server may not know to be dead.
+        `previous` is this master's earlier session, whose end the server may not have detected.
         """
         opened: list[asyncpg.Connection] = []
         pool = create_async_engine(

@@ -69,7 +69,7 @@ class StoredText(TypeDecorator[str]):
 
 
 class NameText(StoredText):
-    """Text that is compared and sorted by its code points, whatever language the database server speaks."""
+    """Text that is compared and sorted by its code points, whatever the collation of the database server."""
 
     cache_ok = True
 

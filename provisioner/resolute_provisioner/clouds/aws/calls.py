@@ -95,7 +95,7 @@ STATE_REASONS: Mapping[str, RefusalKind] = {
     "Client.InvalidSnapshot.NotFound": RefusalKind.BAD_REQUEST,
     "Server.InternalError": RefusalKind.TRANSIENT,
 }
-"""Reasons for which a machine that was promised ends before it runs."""
+"""Reasons for which a granted machine ends before it runs."""
 
 
 def error_code(error: BaseException) -> str:

@@ -201,7 +201,7 @@ def _as_listed(machine: Mapping[str, Any]) -> CloudInstance:
         pool=tags.get(POOL_TAG, ""),
         observed=observed,
         requested_at=_launch_time(machine),
-        # A launch that failed after it was promised has cost nothing.
+        # A launch that failed after it was granted has cost nothing.
         paid_from=None if refusal is not None else _paid_from(machine, observed),
         paid_until=None if refusal is not None else paid_until,
         message=_message(machine, code, reason.get("Message", "")),

@@ -25,7 +25,7 @@ METADATA_URL = "http://169.254.169.254"
 POLL_S = 5.0
 """What EC2 advises."""
 ANSWER_S = 3.0
-"""Beyond which the service is taken for dead; it is on the machine's own host."""
+"""Time after which the service counts as unavailable; it is on the machine's own host."""
 TOKEN_TTL_S = 6 * 3600
 """The longest that it gives."""
 

@@ -124,6 +124,6 @@ def shape_of(told: Any) -> Shape:
         accelerator=str(kinds[0].get("Name", "")) if kinds else "",
         # Of a fraction of a GPU (g6f) AWS counts none, and one logical GPU.
         accelerators=sum(int(kind.get("Count") or kind.get("LogicalGpuCount") or 0) for kind in kinds),
-        # EC2 tells none of Neuron devices, which are all its own.
+        # EC2 reports no maker of Neuron devices, which are all its own.
         manufacturer=str(kinds[0].get("Manufacturer") or ("AWS" if told.get("NeuronInfo") else "")) if kinds else "",
     )

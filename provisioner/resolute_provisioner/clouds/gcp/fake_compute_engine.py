@@ -2,7 +2,7 @@
 
 Every request and every answer is held against the published discovery document; deviations are refused and recorded in
 `violations`, which a test checks at its end. Machines and operations move with time. Failures are scripted: refusals at
-once and refusals that only the operation tells, lost replies, throttling, silent zones, lists that lag, and spot machines that
+once and refusals that only the operation reports, lost replies, throttling, silent zones, lists that lag, and spot machines that
 are taken back. What ran is kept in a bill of its own.
 """
 

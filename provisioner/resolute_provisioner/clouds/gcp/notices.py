@@ -22,7 +22,7 @@ FLAVOR = "Metadata-Flavor"
 HELD_BACK_S = 60
 """Maximum time of a held request: a dead connection must not hide a preemption for ever."""
 ANSWER_S = 10.0
-"""Beyond which the server is taken for dead."""
+"""Time after which the server counts as unavailable."""
 ERROR_PERIOD_S = 1.0
 PREEMPTION_S = 30.0
 """The time between the notice and the end of a spot machine."""
@@ -54,7 +54,7 @@ class GceNotices:
             watches = {asyncio.create_task(self._announced(session, value)): value for value in self._values}
             try:
                 done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
-                # Of two at once the other is seen again by the next call: only what is returned here counts as told.
+                # Of two at once the next call sees the other again: only what is returned here counts as reported.
                 first = min(done, key=lambda task: watches[task].path != self._values[0].path)
                 text, notice = first.result()
                 watches[first].told = text

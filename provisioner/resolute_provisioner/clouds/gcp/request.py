@@ -213,7 +213,7 @@ def _boot_disk(request: LaunchRequest, settings: GcpSettings, zone: str) -> Json
             "sourceImage": settings.source_image,
             "diskType": f"zones/{zone}/diskTypes/{kind}",
             "diskSizeGb": str(settings.boot_disk_gb),
-            # A disk that outlives its machine can be told by them.
+            # They identify a disk that outlives its machine.
             "labels": _labels(request, settings),
         },
     }

@@ -43,7 +43,7 @@ from resolute_provisioner.model import Observed, RefusalKind
 
 MACHINE_COMMAND = (sys.executable, "-m", "resolute_agent.machine")
 POWER_OFF_COMMAND = (*MACHINE_COMMAND, "--power-off")
-"""Ends what of a machine does not die with its processes: the containers of an engine that is not its own."""
+"""Ends the parts of a machine that do not end with its processes: the containers of a shared engine."""
 
 FORGET_AFTER_S = 24 * 3600.0
 """Time after which an ended machine is deleted with its disk."""
@@ -280,7 +280,7 @@ def as_listed(files: MachineFiles, record: Record, clock: Clock) -> CloudInstanc
 
 
 def _end_of(files: MachineFiles, started: Record | None, clock: Clock) -> Record | None:
-    """What is known of the machine's end; None while it lives. A host that was killed could not write it: then the end
+    """The recorded end of the machine; None while it runs. A host that was killed could not write it: then the end
     is written here, with the time of the discovery, which is the best that can be known."""
     # The order matters: a host writes the end before it ends itself, and a machine is gone when its host is, too.
     host = read_json(files.host)

@@ -221,7 +221,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         Host(files, record, SystemClock()).run()
     except Exception:
-        log.exception("the host failed; its machine dies with it")
+        log.exception("the host failed, and its machine ends with it")
         return 1
     return 0
 
