@@ -107,8 +107,8 @@ class ContainerSpec:
     kind of the slots.
 
     `run_as` is the user of a plain process, where the agent is root; None is a master that does not know of it. `code` is the
-    model code as the launcher would fetch it (base64 of a gzip tar, empty for none), sent along where it is small; With None
-    the launcher requests them. `alone`: the container is the only one of its allocation. `startup_hook` is a shell script that
+    model code as the launcher would fetch it (base64 of a gzip tar, empty for none), sent along where it is small; with None
+    the launcher requests it. `alone`: the container is the only one of its allocation. `startup_hook` is a shell script that
     the launcher sources before anything of the user's; empty for none.
     """
 

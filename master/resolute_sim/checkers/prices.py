@@ -25,10 +25,9 @@ class ReportedPrices:
     """The price of each offer that the master knows, over time.
 
     A machine's bill and its booked cost differ by the market's changes between a change and its report: that is at most the
-size of the move for `asked_every_s`, lengthened by the watch's jitter, plus `ANSWER`, plus the time that the master was away.
-So two things are checked: that each move is reported within that time (`late`), and that what is booked is, to the rounding,
-what the machines cost at the reported prices (`cost`).
-    """
+    size of the move for `asked_every_s`, lengthened by the watch's jitter, plus `ANSWER`, plus the time that the master was away.
+    So two things are checked: each move is reported within that time (`late`), and what is booked is, to the rounding, the
+    cost of the machines at the reported prices (`cost`)."""
 
     def __init__(self, cloud: FakeCloud, asked_every_s: float) -> None:
         self._cloud = cloud
@@ -74,10 +73,13 @@ what the machines cost at the reported prices (`cost`).
         return amount
 
     def late(self, now: datetime) -> Iterator[str]:
-        """Changes that lasted long enough and were not reported.""" for offer_id, moves in sorted(self._cloud.market.items()):
-        ends = [*(move.as_of for move in moves[1:]), now] for move, end in zip(moves, ends, strict=True): due =
-        self._due(move.as_of) if due < end and self._believed(offer_id, due) != move.per_hour: yield f"{offer_id} cost
-        {move.per_hour} from {move.as_of} on, and until {due} no report of it has reached the master"
+        """Changes that lasted long enough and were not reported."""
+        for offer_id, moves in sorted(self._cloud.market.items()):
+            ends = [*(move.as_of for move in moves[1:]), now]
+            for move, end in zip(moves, ends, strict=True):
+                due = self._due(move.as_of)
+                if due < end and self._believed(offer_id, due) != move.per_hour:
+                    yield f"{offer_id} cost {move.per_hour} from {move.as_of} on, which was not reported to the master until {due}"
 
     def _due(self, moved: datetime) -> datetime:
         due = moved + self._delay

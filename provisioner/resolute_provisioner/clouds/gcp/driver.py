@@ -150,10 +150,16 @@ def _lines(provider: GcpProvider, here: Location) -> Iterator[Line]:
 
 
 def _limit_in_vain(line: Line, spot_price: float | None) -> Problem | None:
-    """Other clouds accept a limit for a spot machine; Google Cloud does not.""" if line.max_price is None or Market.SPOT not in
-    line.markets: return None at = (*line.at[:-2], "max_price") message = ( f"cannot be kept for spot
-    machines{quoted(line.max_price, at)}: Google Cloud publishes no spot prices and accepts no limit; " "set spot_price, or
-    remove it from this entry" ) return Problem(path=at, message=message) if spot_price is None else None
+    """Other clouds accept a limit for a spot machine; Google Cloud does not."""
+    if line.max_price is None or Market.SPOT not in line.markets:
+        return None
+    at = (*line.at[:-2], "max_price")
+    message = (
+        f"cannot be kept for spot machines{quoted(line.max_price, at)}: Google Cloud publishes no spot prices and "
+        "accepts no limit; "
+        "set spot_price, or remove it from this entry"
+    )
+    return Problem(path=at, message=message) if spot_price is None else None
 
 
 def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel, master_cert: str = "") -> GcpSettings:
