@@ -354,7 +354,7 @@ def _end_machines(directory: Path) -> bool:
         time.sleep(0.1)
         left = processes.with_variable(INSTANCE_VARIABLE, ids, directory=directory)
     pids = ", ".join(str(one.pid) for one in left)
-    raise FailedPrecondition(f"these processes of the cluster will not end: {pids} ({'; '.join(complaints)})")
+    raise FailedPrecondition(f"these processes of the cluster do not end: {pids} ({'; '.join(complaints)})")
 
 
 def _delete_state(directory: Path, keep: Sequence[str]) -> None:

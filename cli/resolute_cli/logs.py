@@ -22,8 +22,8 @@ def log_flags(parser: argparse.ArgumentParser) -> None:
     """Which lines of a trial to print."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-f", "--follow", action="store_true", help="follow the log until the trial has ended")
-    which.add_argument("--head", type=positive, help="only this many first lines")
-    which.add_argument("--tail", type=positive, help="only this many last lines")
+    which.add_argument("--head", type=positive, help="maximum number of lines, from the beginning of the log")
+    which.add_argument("--tail", type=positive, help="maximum number of lines, from the end of the log")
     parser.add_argument("--agent-id", dest="agent_ids", action="append", default=[], help="only from this agent")
     parser.add_argument(
         "--container-id", dest="container_ids", action="append", default=[], help="only of this container"

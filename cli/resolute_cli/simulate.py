@@ -86,7 +86,7 @@ def simulate(cli: Invocation, args: argparse.Namespace) -> int:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", type=Path, metavar="POOL.yaml", help="an entry of resource_pools, or a master.yaml")
-    parser.add_argument("--resource-pool", metavar="NAME", help="which pool of a file with several")
+    parser.add_argument("--resource-pool", metavar="NAME", help="name of the pool, for a file with several pools")
     parser.add_argument(
         "--jobs",
         type=Path,
@@ -109,31 +109,45 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show cost and waiting under other values of max_idle_cost and consolidation, too",
     )
-    parser.add_argument("--seed", type=int, help="of everything that is left to chance (default 0)")
+    parser.add_argument("--seed", type=int, help="seed of all random choices (default 0)")
     parser.add_argument(
         "--first-day",
         type=not_negative,
         metavar="DAY",
-        help="begin with this day of the trace; earlier jobs are left out",
+        help="first simulated day of the trace; earlier jobs are left out",
     )
-    parser.add_argument("--last-day", type=not_negative, metavar="DAY", help="leave out the jobs from this day on")
-    parser.add_argument("--boot", type=not_negative, metavar="SECONDS", help="from launch to join (default 180)")
-    parser.add_argument("--notice", type=not_negative, metavar="SECONDS", help="of an interruption (default 120)")
     parser.add_argument(
-        "--restart", type=not_negative, metavar="SECONDS", help="to go on from a checkpoint (default 60)"
+        "--last-day", type=not_negative, metavar="DAY", help="first day of the trace that is not simulated"
     )
-    parser.add_argument("--save", type=not_negative, metavar="SECONDS", help="to save when asked (default 10)")
+    parser.add_argument(
+        "--boot",
+        type=not_negative,
+        metavar="SECONDS",
+        help="time from the launch of a machine to its join (default 180)",
+    )
+    parser.add_argument(
+        "--notice",
+        type=not_negative,
+        metavar="SECONDS",
+        help="time from a notice to the end of the machine (default 120)",
+    )
+    parser.add_argument(
+        "--restart", type=not_negative, metavar="SECONDS", help="time to resume from a checkpoint (default 60)"
+    )
+    parser.add_argument(
+        "--save", type=not_negative, metavar="SECONDS", help="time to save at a preemption (default 10)"
+    )
     parser.add_argument(
         "--checkpoint-every",
         type=not_negative,
         metavar="SECONDS",
-        help="what a cut loses at most (default 1800)",
+        help="time between two checkpoints, the most that an interruption without a notice loses (default 1800)",
     )
     parser.add_argument("--processes", type=int, help="policies that run at a time (default 2)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
     parser.add_argument("--html", type=Path, metavar="OUT", help="write a page with plots to this file")
     parser.add_argument(
-        "--journal", metavar="DIR_OR_DB", help="run a recorded journal again instead: a state directory, file or URL"
+        "--journal", metavar="DIR_OR_DB", help="replay a recorded journal instead: a state directory, file or URL"
     )
     parser.add_argument(
         "--config-file", type=Path, metavar="FILE", help="with --journal: the configuration under which it ran"
@@ -146,7 +160,7 @@ def _check_journal_alone(args: argparse.Namespace) -> None:
         given = getattr(args, flag)
         if given is not None and given is not False and given != []:
             raise UsageError(
-                f"--{flag.replace('_', '-')} does not go with --journal, which runs again what was recorded; leave one of them out"
+                f"--{flag.replace('_', '-')} does not go with --journal, which replays a recorded journal; leave one of them out"
             )
 
 

@@ -218,6 +218,11 @@ def create_arguments(parser: argparse.ArgumentParser) -> None:
         "-f", "--follow-first-trial", dest="follow", action="store_true", help="show the log of the first trial"
     )
     one.add_argument("--preview", action="store_true", help="preview its search, and create nothing")
-    one.add_argument("--paused", action="store_true", help="do not start it yet")
+    one.add_argument("--paused", action="store_true", help="create the experiment paused")
     seconds_argument(parser)
-    one.add_argument("-t", "--test-mode", action="store_true", help="check that it runs: one batch of everything")
+    one.add_argument(
+        "-t",
+        "--test-mode",
+        action="store_true",
+        help="test the code first, with one batch of training and of validation",
+    )

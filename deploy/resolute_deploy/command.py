@@ -248,7 +248,7 @@ class Deploy:
         self.state(parser)
         parser.add_argument("--dry-run", action="store_true", help="show what would be made and do nothing")
         parser.add_argument(
-            "--no-preflight-checks", action="store_true", help="do not look at quota, names and images first"
+            "--no-preflight-checks", action="store_true", help="do not check quota, names and images first"
         )
         parser.add_argument("--no-wait-for-master", action="store_true", help="return when Terraform has ended")
         add_flags(parser, module_variables(self.name), hidden=self.cloud.hidden)
@@ -373,7 +373,7 @@ def _question(cluster: ClusterDirectory, delete_checkpoints: bool) -> str:
         if delete_checkpoints
         else "its database; a bucket with checkpoints is kept"
     )
-    return f"This ends cluster {cluster.cluster_id} with all running work and removes {what}. Go on?"
+    return f"This ends cluster {cluster.cluster_id} with all running work and removes {what}. Continue?"
 
 
 def group(name: str, title: str) -> Group:
@@ -385,27 +385,27 @@ def group(name: str, title: str) -> Group:
         commands=(
             Command(
                 name="up",
-                help="make a cluster, or change one",
+                help="create a cluster, or change one",
                 run=verbs.explaining(verbs.up),
                 arguments=verbs.up_arguments,
             ),
             Command(
                 name="down",
-                help="take a cluster away",
+                help="remove a cluster",
                 run=verbs.explaining(verbs.down),
                 arguments=verbs.down_arguments,
             ),
             Command(
                 name="list",
                 aliases=("ls",),
-                help="list the clusters that were made from here",
+                help="list the clusters that were created from this machine",
                 run=verbs.show_list,
                 arguments=verbs.kept_at,
                 formats=("json", "csv"),
             ),
             Command(
                 name="status",
-                help="show how a cluster is",
+                help="show the state of a cluster",
                 run=verbs.explaining(verbs.status),
                 arguments=verbs.cluster_arguments,
                 formats=("json", "csv"),

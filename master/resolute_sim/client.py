@@ -1,4 +1,4 @@
-"""How a task talks to the master: requests that may be lost, answered late, repeated, or arrive long after their sender."""
+"""The requests of a task to the master: they may be lost, answered late, repeated, or arrive long after the end of their sender."""
 
 from __future__ import annotations
 

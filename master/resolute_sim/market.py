@@ -1,4 +1,4 @@
-"""How the spot prices of a world move while it is turbulent, and how often its master asks for them."""
+"""The moves of a world's spot prices while faults happen, and the interval at which its master reads them."""
 
 from __future__ import annotations
 

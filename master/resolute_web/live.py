@@ -123,7 +123,7 @@ class Live:
         """Until the tab goes, its session ends, or the master stops. The first signal comes at once."""
         topics = [topic for topic in call.request.query.get("topics", "").split(",") if topic]
         if len(topics) > MOST_TOPICS:
-            raise InvalidInput(f"topics: are {len(topics)}, over the limit of {MOST_TOPICS} of one page")
+            raise InvalidInput(f"topics: {len(topics)} topics are over the limit of {MOST_TOPICS} of one page")
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )

@@ -105,7 +105,7 @@ def _join_token_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _forget_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("agent_id", help="id of the agent")
-    parser.add_argument("--force", action="store_true", help="also while it is connected; its tasks end")
+    parser.add_argument("--force", action="store_true", help="also if the agent is connected; its tasks end")
 
 
 NOUN = Group(

@@ -169,7 +169,7 @@ def _say_it_runs(
     if differing:
         lines = "".join(f"\n  {each}" for each in differing)
         raise FailedPrecondition(
-            f"'{before.name}' already runs at {before.url}, and otherwise than asked for:{lines}\n"
+            f"'{before.name}' already runs at {before.url}, with other settings than requested:{lines}\n"
             f"End it first: det deploy local cluster-down{_place(cli, before)}"
         )
     _say_how_to_use(cli, before, f"{what} '{before.name}' is running already.", plan.machines)
@@ -419,7 +419,7 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-instances",
         "--agents",
         type=int,
-        help=f"most machines at a time (default: as many as have a GPU or processor for each slot, at most {MOST_MACHINES} "
+        help=f"maximum number of machines (default: as many as have a GPU or processor for each slot, at most {MOST_MACHINES} "
         "without GPUs)",
     )
     parser.add_argument("--boot-delay", type=float, help="seconds a machine takes to start (default 0)")

@@ -268,7 +268,7 @@ def _trials_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _checkpoints_arguments(parser: argparse.ArgumentParser) -> None:
     experiment_id(parser)
-    parser.add_argument("--best", type=int, help="only this many best ones")
+    parser.add_argument("--best", type=int, help="maximum number of trials, best first")
 
 
 def _wait_arguments(parser: argparse.ArgumentParser) -> None:

@@ -55,7 +55,7 @@ def logs(cli: Invocation, args: argparse.Namespace) -> None:
 
 def _log_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="follow the log")
-    parser.add_argument("--tail", type=positive, help="only this many last lines")
+    parser.add_argument("--tail", type=positive, help="maximum number of lines, from the end of the log")
     parser.add_argument(
         "--since", type=moment, help="only after this time (RFC 3339), or of this last period (10m, 1h30m)"
     )

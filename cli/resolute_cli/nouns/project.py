@@ -126,7 +126,7 @@ def _edit_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _move_arguments(parser: argparse.ArgumentParser) -> None:
     _project_arguments(parser)
-    parser.add_argument("destination", metavar="destination_workspace_name", help="workspace that it is to be in")
+    parser.add_argument("destination", metavar="destination_workspace_name", help="new workspace of the project")
 
 
 def _delete_arguments(parser: argparse.ArgumentParser) -> None:

@@ -181,7 +181,7 @@ def _rename_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _link_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("username", help="whose tasks")
+    parser.add_argument("username", help="name of the user")
     agent_user_arguments(parser)
     parser.add_argument("--remove", action="store_true", help="remove the linked account")
 
@@ -201,7 +201,9 @@ NOUN = Group(
             name="logout",
             help="log out",
             run=log_out,
-            arguments=lambda p: p.add_argument("-a", "--all", action="store_true", help="everyone logged in from here"),
+            arguments=lambda p: p.add_argument(
+                "-a", "--all", action="store_true", help="log out every user of this machine"
+            ),
         ),
         Command(name="whoami", help="show who is logged in", run=who_am_i),
         Command(

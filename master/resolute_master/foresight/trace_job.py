@@ -1,4 +1,4 @@
-"""One job of a trace: what is played when nothing of it is there yet."""
+"""One job of a trace that is simulated."""
 
 from __future__ import annotations
 

@@ -68,6 +68,6 @@ def pin(step: Step, command: PinWorkspace) -> None:
     pins = tuple(each for each in user.pins if each.workspace_id != workspace.id)
     if command.pinned:
         if len(pins) >= MAX_PINS:
-            raise InvalidInput(f"pins: are {len(pins)}, the most that are kept; unpin a workspace first")
+            raise InvalidInput(f"pins: {len(pins)} workspaces are pinned, which is the maximum; unpin one first")
         pins = (Pin(workspace_id=workspace.id, at=step.now), *pins)
     step.put(replace(user, pins=pins))

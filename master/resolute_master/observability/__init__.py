@@ -11,5 +11,7 @@ No label is unbounded: pools, states, reasons, routes and statuses, never an id.
 - `ledger`         paid slot-seconds by account
 - `store`          the store's calls: `observed(store, ...)`
 - `loop_watch`     the delay of the event loop, and what ran during a stall
-- `tracing`        spans from a request to the start of a container
+- `run_queue`      the time for which a thread has waited for a processor
+- `spending`       the accounts and budgets of pools and workspaces
+- `tracing`        spans from a request to the start of a container; `spans` on the OpenTelemetry SDK
 """

@@ -1,4 +1,4 @@
-"""What pools and workspaces spend, beside their budgets: the accounts as they are when Prometheus asks."""
+"""What pools and workspaces spend, beside their budgets: the accounts at the time of a scrape."""
 
 from __future__ import annotations
 

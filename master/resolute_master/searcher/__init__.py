@@ -12,5 +12,7 @@ request id here.
 - `random_search`    `single` and `random`
 - `grid`             `grid`
 - `halving`          `async_halving` and `adaptive_asha`
+- `population`       `pbt`
+- `proposed`         `optuna`: points that a sampler proposes, outside of the rules
 - `methods`          configuration -> method
 """

@@ -1,4 +1,4 @@
-"""Everything settles: experiments end, pools shrink to their minimum, no order is left unobeyed."""
+"""Everything settles: experiments end, pools shrink to their minimum, every order is carried out."""
 
 from __future__ import annotations
 

@@ -11,6 +11,9 @@ master's own functions make every decision of the policy `resolute` (`resolute_m
 - `baselines`     the decisions of the other policies
 - `figures`    the reported figures, each defined in one place
 - `twin`       one policy on one trace; `compare` runs several, each in its own process
-- `frontier`   other settings of the pool, for the frontier of cost and waiting
+- `frontier`   other settings of the pool, for the frontier of cost and waiting; `cost_split` splits the cost by purpose
+- `advice`     settings of a pool that would save money; `advice_of_file` for a configuration file, `advisor` for a live master, in
+               the process `advisor_process`
+- `recorded`   replays a recorded journal
 - `page`       the report as one page that needs no network
 """

@@ -211,7 +211,7 @@ async def test_a_user_has_so_many_requests_at_once_and_no_more(tmp_path: Path) -
         response = await world.send("GET", "/api/v1/me")
         text = (await response.json())["error"]["error"]
         assert (response.status, response.headers["Retry-After"]) == (429, "1")
-        assert "user 'ada' has 3 requests open" in text
+        assert "user 'ada' has 3 open requests" in text
         # Neither another person nor the task is held up by it.
         assert (await world.send("GET", "/api/v1/me", token=bob)).status == 200
         assert (await world.send("GET", f"/api/v1/trials/{trial.id}", task=task)).status == 200
@@ -231,7 +231,7 @@ async def test_a_task_has_so_many_requests_for_each_of_its_containers(tmp_path: 
         polls = [asyncio.create_task(world.send("GET", path, task=task)) for _ in range(2)]
         await until(lambda: admission.requests == 2)
         text = await world.error("GET", path, task=task, status=429)
-        assert f"task {allocation.task_id} has 2 requests open" in text
+        assert f"task {allocation.task_id} has 2 open requests" in text
         await world.get("/api/v1/me")
         for poll in polls:
             poll.cancel()

@@ -235,7 +235,7 @@ async def test_a_pin_is_its_user_s_own(world: World) -> None:
     for number in range(MAX_PINS):
         id_ = (await world.post("/api/v1/workspaces", {"name": f"w{number}"}))["workspace"]["id"]
         await world.post(f"/api/v1/workspaces/{id_}/pin")
-    assert "pins: are 100" in await world.error("POST", "/api/v1/workspaces/2/pin", status=400)
+    assert "pins: 100 workspaces are pinned" in await world.error("POST", "/api/v1/workspaces/2/pin", status=400)
 
 
 # ------------------------------------------------------------------------------------------------------------- moves

@@ -140,7 +140,7 @@ async def test_attempts_that_fail_rest_as_long_as_others_and_are_told_while_ther
     async with an_api(tmp_path, config=CONFIG, store=store) as world:
         await _waiting(world, 1)
         for _ in range(3):
-            with pytest.raises(ResoluteError, match="failed to foresee when the jobs of pool default start"):
+            with pytest.raises(ResoluteError, match="could not compute when the jobs of pool default start"):
                 await starts.of_all(world.engine, store, POOL, store.clock)
         assert store.reads == 1 and "the store is away" in caplog.text
         store.clock.advance(RESTS * 10.0)

@@ -60,7 +60,7 @@ class Admission:
         key, limit = self._share(caller)
         if self._open[key] >= limit:
             raise LimitExceeded(
-                f"{_who(caller)} has {limit} requests open, as many as one may; end some, or try again in a moment",
+                f"{_who(caller)} has {limit} open requests, which is the maximum; end some, or try again in a moment",
                 retry_after_s=RETRY_AFTER_S,
             )
         return _Place(self._open, key)

@@ -25,7 +25,7 @@ async def read_body(request: web.Request, limit: int, *, first_s: float = BODY_F
     or is compressed: a small compressed body may be an endless one. What it has sent so far pays for the time that it has."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
-        raise InvalidInput(f"Content-Encoding: '{encoding[:40]}' is not read; send the body as it is")
+        raise InvalidInput(f"Content-Encoding: '{encoding[:40]}' is not supported; send the body without an encoding")
     declared = request.content_length
     if declared is not None and declared > limit:
         raise too_large(limit)

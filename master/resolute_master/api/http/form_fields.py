@@ -36,7 +36,9 @@ def _parts(kind: str, body: bytes) -> Iterator[tuple[str, str]]:
     head = b"Content-Type: " + kind.encode("latin-1", errors="replace") + b"\r\n\r\n"
     message = BytesParser(policy=HTTP).parsebytes(head + body)
     if not message.is_multipart():
-        raise InvalidInput("the form cannot be read: its parts have no boundary")
+        raise InvalidInput(
+            "the form cannot be read: its parts have no boundary; send multipart/form-data with a boundary"
+        )
     for part in message.iter_parts():
         name = part.get_param("name", header="content-disposition")
         if isinstance(name, str) and part.get_filename() is None:

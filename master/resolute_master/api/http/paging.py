@@ -26,9 +26,9 @@ def bounds_of(total: int, *, offset: int, limit: int) -> tuple[int, int]:
     """The first row of the page, and the one after its last; for lists of which only the page is read. Raises as `page_of`."""
     start = offset + total if offset < 0 else offset
     if not 0 <= start <= total:
-        raise InvalidInput(f"offset: {offset} is outside of the {total} rows")
+        raise InvalidInput(f"offset: {offset} is outside of the {total} rows; send an offset from -{total} to {total}")
     if limit < 0:
-        raise InvalidInput(f"limit: {limit} must not be negative; 0 is everything")
+        raise InvalidInput(f"limit: {limit} must not be negative; 0 means no limit")
     return start, min(start + min(limit or MAX_PAGE_ROWS, MAX_PAGE_ROWS), total)
 
 

@@ -122,14 +122,14 @@ class PoolAdvices:
 
 
 def _to_be_advised(policy: PoolPolicy) -> PoolScaling:
-    """Raises `InvalidInput` for a pool whose settings decide about no money, with the reason."""
+    """Raises `InvalidInput` with the reason for a pool whose settings do not affect its cost."""
     if policy.scaling is None:
         raise InvalidInput(
-            f"pool '{policy.name}' has no provider: its machines are there whether work needs them or not, and no setting of it "
-            "saves anything"
+            f"pool '{policy.name}' has no provider: the number of its machines does not depend on work, so no setting of it saves "
+            "money"
         )
     if not any(offer.slots for offer in policy.scaling.offers):
-        raise InvalidInput(f"no machine of pool '{policy.name}' has slots, and only work with slots is played")
+        raise InvalidInput(f"no machine of pool '{policy.name}' has slots, and only work with slots is simulated")
     return policy.scaling
 
 

@@ -40,7 +40,7 @@ RESTS = 4.0
 """A list renews the forecast of a pool after this multiple of the time that the last one took: at most a fifth of a processor."""
 WORK_S, YIELD_S = 0.005, 0.003
 """The thread releases the interpreter for `YIELD_S` after each `WORK_S`, so that the event loop need not wait for it."""
-FAILED = Estimate(basis="the master failed to foresee it, and its log has the details")
+FAILED = Estimate(basis="the master could not compute the estimate; its log has the details")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Starts:
             await asyncio.wait((known.refresh,), timeout=self._max_wait_s)
         if known.newest is None and known.failed:
             raise ResoluteError(
-                f"the master failed to foresee when the jobs of pool {pool} start, and its log has the details"
+                f"the master could not compute when the jobs of pool {pool} start, and its log has the details"
             )
         return known.newest
 

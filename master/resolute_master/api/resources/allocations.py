@@ -122,7 +122,7 @@ async def rendezvous(call: Call, ref: AllocationRef) -> AllocationRendezvousInfo
             if all(member.joined for member in allocation.containers):
                 return _meeting(allocation, container)
             if call.gone:
-                raise FailedPrecondition(f"container '{container}' does not wait any more")
+                raise FailedPrecondition(f"container '{container}' no longer waits")
             if warn_at is not None and loop.time() >= warn_at:
                 await _warn(call, allocation, container)
                 warn_at = None
@@ -251,7 +251,9 @@ async def step_marks(call: Call, allocation: Allocation) -> Empty:
     ]
     for mark in marks:
         if mark.steps_completed < 0 or not 0 <= mark.checkpointing_s < float("inf"):
-            raise InvalidInput(f"marks: {mark.steps_completed} steps with {mark.checkpointing_s} s of saves is no mark")
+            raise InvalidInput(
+                f"marks: {mark.steps_completed} steps and {mark.checkpointing_s} s of saves are not valid; send numbers of at least 0"
+            )
     if marks:
         await call.api.reporting.step_marks(marks)
     return Empty()

@@ -138,7 +138,7 @@ async def _meant(
         )
         found = [int(row.id) for row in (await call.api.store.page_experiments(query)).rows]
     if len(found) > MAX_PAGE_ROWS:
-        raise InvalidInput(f"experimentIds: more than {MAX_PAGE_ROWS} experiments are meant at once; name fewer")
+        raise InvalidInput(f"experimentIds: more than {MAX_PAGE_ROWS} experiments are selected; select fewer")
     return found
 
 

@@ -68,7 +68,7 @@ def _checked(body: WireCheckpoint) -> int:
     if body.state not in REPORTABLE:
         raise InvalidInput(f"state: {body.state} cannot be reported; report a checkpoint when it is complete")
     if any(size < 0 for size in body.resources.values()):
-        raise InvalidInput("resources: a file has a negative size")
+        raise InvalidInput("resources: a file has a negative size; send sizes of at least 0")
     steps = body.metadata.get("steps_completed")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise InvalidInput(
@@ -95,7 +95,7 @@ async def set_metadata(call: Call, checkpoint: Checkpoint) -> PostCheckpointMeta
     """The user's metadata are replaced; the step count, which rules depend on, stays."""
     body = (await call.body(PostCheckpointMetadataRequest)).checkpoint
     if body is None:
-        raise InvalidInput("checkpoint: send the checkpoint with its new metadata")
+        raise InvalidInput("checkpoint: missing; send the checkpoint with its new metadata")
     metadata = {**body.metadata, "steps_completed": checkpoint.steps_completed}
     await call.api.engine.submit(SetCheckpointMetadata(uuid=checkpoint.uuid, metadata=metadata))
     changed = await find_checkpoint(call.api, checkpoint.uuid)

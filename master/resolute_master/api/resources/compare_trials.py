@@ -43,7 +43,7 @@ async def _trials(call: Call) -> tuple[Trial, ...]:
     if not ids:
         raise InvalidInput("trialIds: name at least one trial")
     if len(ids) > MAX_TRIALS_PER_STREAM:
-        raise InvalidInput(f"trialIds: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
+        raise InvalidInput(f"trialIds: {len(ids)} ids are over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
     return tuple([await find_trial(call.api, id_) for id_ in sorted(set(ids))])
 
 
@@ -117,14 +117,16 @@ def group_of(group: str | None, metric_type: MetricType) -> str:
 def points(asked: int) -> int:
     """Raises `InvalidInput` for a number that is none of points."""
     if asked and not 2 <= asked <= MAX_DATAPOINTS:
-        raise InvalidInput(f"maxDatapoints: {asked} is none of 2 to {MAX_DATAPOINTS}; 0 is {DATAPOINTS}")
+        raise InvalidInput(
+            f"maxDatapoints: {asked} must be from 2 to {MAX_DATAPOINTS}; 0 means the default, {DATAPOINTS}"
+        )
     return asked or DATAPOINTS
 
 
 def bounds(start: int, end: int) -> tuple[int | None, int | None]:
     """Both ends are in; 0 is no bound. Raises `InvalidInput` for a range that holds nothing."""
     if start < 0 or end < 0:
-        raise InvalidInput(f"startBatches, endBatches: {min(start, end)} must not be negative; 0 is no bound")
+        raise InvalidInput(f"startBatches, endBatches: {min(start, end)} must not be negative; 0 means no bound")
     if end and end < start:
         raise InvalidInput(f"endBatches: {end} is before startBatches {start}")
     return start or None, end or None
@@ -145,7 +147,7 @@ def _names(query: CompareTrialsQuery) -> dict[str, tuple[str, ...]]:
     if not found:
         raise InvalidInput("metricNames: name at least one metric, or metricIds of the form <group>.<name>")
     if sum(map(len, found.values())) > MAX_METRICS_OF_SERIES:
-        raise InvalidInput(f"metricNames: are over the limit of {MAX_METRICS_OF_SERIES}; split the call")
+        raise InvalidInput(f"metricNames: the metrics are over the limit of {MAX_METRICS_OF_SERIES}; split the call")
     return {group: tuple(dict.fromkeys(names)) for group, names in found.items()}
 
 

@@ -65,7 +65,7 @@ def _length(value: Any) -> int:
 async def show_search(call: Call, experiment: Experiment) -> GetSearchResponse:
     """Also of an experiment that has ended."""
     if experiment.unmanaged:
-        raise FailedPrecondition(f"experiment {experiment.id} is unmanaged: its trials are chosen elsewhere")
+        raise FailedPrecondition(f"experiment {experiment.id} is unmanaged: its trials are not chosen by the master")
     rows = await call.api.store.search_rows(experiment.id)
     page = await call.api.store.page_trials(TrialQuery(experiment_id=experiment.id))
     trials = {trial.task_id: trial for trial in page.rows}

@@ -128,7 +128,7 @@ async def _ids(call: Call, asked: Int32FieldFilter | None) -> tuple[int, ...] | 
 async def list_trials(call: Call, experiment: Experiment) -> GetExperimentTrialsResponse:
     asked = call.query(GetExperimentTrialsQuery)
     if asked.limit < 0:
-        raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 is everything")
+        raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 means no limit")
     sort = "id" if asked.sort_by is TrialSortBy.UNSPECIFIED else asked.sort_by.name.lower()
     page = await call.api.store.page_trials(
         TrialQuery(

@@ -86,7 +86,7 @@ def _notice(value: MachineNotice | None) -> PreemptionNotice | None:
 async def list_decisions(call: Call, _: None) -> web.Response:
     limit = call.query(GetDecisionsQuery).limit
     if limit < 0:
-        raise InvalidInput(f"limit: {limit} must not be negative; 0 is all that are remembered")
+        raise InvalidInput(f"limit: {limit} must not be negative; 0 means no limit")
     found = await call.api.store.decisions(min(limit or MAX_DECISIONS, MAX_DECISIONS))
     return await rendered(lambda: GetDecisionsResponse(decisions=tuple(map(_decision, giving_way(found)))))
 

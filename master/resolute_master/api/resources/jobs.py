@@ -84,7 +84,7 @@ async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[Wir
     """By jobs ahead, then id."""
     engine = api.engine
     if query.limit < 0:
-        raise InvalidInput(f"limit: {query.limit} must not be negative; 0 is {DEFAULT_PAGE}")
+        raise InvalidInput(f"limit: {query.limit} must not be negative; 0 means the default, {DEFAULT_PAGE}")
     pools = _pool_names(api, query.resource_pool)
     seen = _Seen(
         snapshots={pool: engine.snapshot(pool) for pool in pools},

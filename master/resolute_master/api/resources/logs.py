@@ -59,12 +59,12 @@ def _query(call: Call, task: TaskId) -> LogQuery:
     if asked.follow and asked.limit:
         raise InvalidInput("limit: cannot be combined with follow; send one of the two")
     if asked.limit < 0:
-        raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 is everything")
+        raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 means no limit")
     if asked.follow and asked.order_by is OrderBy.DESC:
         raise InvalidInput("orderBy: a log can only be followed forwards; leave it out")
     if asked.order_by is OrderBy.DESC and not 0 < asked.limit <= MAX_LOG_TAIL:
         raise InvalidInput(
-            f"limit: {asked.limit} is none of 1 to {MAX_LOG_TAIL}, the most that is read from the end; read forwards for more"
+            f"limit: {asked.limit} must be from 1 to {MAX_LOG_TAIL}, the most that is read from the end; read forwards for more"
         )
     if len(asked.search_text or "") > MAX_SEARCH_LENGTH:
         raise InvalidInput(f"searchText: has more than {MAX_SEARCH_LENGTH} characters; shorten it")

@@ -97,7 +97,7 @@ async def change_config(call: Call, _: None) -> Empty:
 async def logs(call: Call, _: None) -> web.StreamResponse:
     query = call.query(MasterLogsQuery)
     if query.limit < 0:
-        raise InvalidInput(f"limit: {query.limit} must not be negative; 0 is everything")
+        raise InvalidInput(f"limit: {query.limit} must not be negative; 0 means no limit")
     return await stream(call, _log_lines(call, query))
 
 

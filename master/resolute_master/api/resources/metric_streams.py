@@ -84,7 +84,9 @@ def _checked(query: _Metric) -> tuple[str, str, float]:
 
 def _period(asked: int) -> float:
     if not 0 <= asked <= MAX_STREAM_PERIOD_S:
-        raise InvalidInput(f"periodSeconds: {asked} is none of 1 to {MAX_STREAM_PERIOD_S}; 0 is {PERIOD_S}")
+        raise InvalidInput(
+            f"periodSeconds: {asked} must be from 1 to {MAX_STREAM_PERIOD_S}; 0 means the default, {PERIOD_S}"
+        )
     return float(asked or PERIOD_S)
 
 
@@ -143,7 +145,7 @@ async def _experiments(call: Call) -> tuple[Experiment, ...]:
     if not ids:
         raise InvalidInput("ids: name at least one experiment")
     if len(ids) > MAX_TRIALS_PER_STREAM:
-        raise InvalidInput(f"ids: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
+        raise InvalidInput(f"ids: {len(ids)} ids are over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
     return tuple([await find_experiment(call.api, id_) for id_ in sorted(set(ids))])
 
 
@@ -201,7 +203,7 @@ async def snapshot(call: Call, experiment: Experiment) -> web.StreamResponse:
     if at < 0:
         raise InvalidInput(f"batchesProcessed: {at} must not be negative")
     if not 0 <= margin <= MAX_MARGIN:
-        raise InvalidInput(f"batchesMargin: {margin} is none of 0 to {MAX_MARGIN}")
+        raise InvalidInput(f"batchesMargin: {margin} must be from 0 to {MAX_MARGIN}")
     told: dict[int, TrialsSnapshotResponseTrial] = {}
 
     async def look() -> object | None:
@@ -242,7 +244,9 @@ async def sample(call: Call, experiment: Experiment) -> web.StreamResponse:
     group, name, period_s = _checked(query)
     most, (first, last) = points(query.max_datapoints), bounds(query.start_batches, query.end_batches)
     if not 0 <= query.max_trials <= MAX_SAMPLED_TRIALS:
-        raise InvalidInput(f"maxTrials: {query.max_trials} is none of 1 to {MAX_SAMPLED_TRIALS}; 0 is {SAMPLED_TRIALS}")
+        raise InvalidInput(
+            f"maxTrials: {query.max_trials} must be from 1 to {MAX_SAMPLED_TRIALS}; 0 means the default, {SAMPLED_TRIALS}"
+        )
     count, told = query.max_trials or SAMPLED_TRIALS, _Sent()
 
     async def look() -> object | None:

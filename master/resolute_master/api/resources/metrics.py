@@ -79,7 +79,9 @@ def _check(request: ReportTrialMetricsRequest | SentReport) -> None:
         raise InvalidInput(f"group: has {len(request.group)} characters, over the limit of {MAX_GROUP_LENGTH}")
     names = request.metrics.metrics.avg_metrics
     if len(names) > MAX_METRIC_NAMES:
-        raise InvalidInput(f"metrics: are {len(names)}, over the limit of {MAX_METRIC_NAMES} of one report")
+        raise InvalidInput(
+            f"metrics: {len(names)} metrics are over the limit of {MAX_METRIC_NAMES} of one report; split the report"
+        )
     if max(map(len, names), default=0) > MAX_METRIC_NAME_LENGTH:
         raise InvalidInput(f"metrics: one has a name of more than {MAX_METRIC_NAME_LENGTH} characters; shorten it")
     steps = request.metrics.steps_completed
@@ -100,7 +102,7 @@ async def _trials(call: Call) -> tuple[Trial, ...]:
     if not ids:
         raise InvalidInput("trialIds: name at least one trial")
     if len(ids) > MAX_TRIALS_PER_STREAM:
-        raise InvalidInput(f"trialIds: are {len(ids)}, over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
+        raise InvalidInput(f"trialIds: {len(ids)} ids are over the limit of {MAX_TRIALS_PER_STREAM}; split the call")
     return tuple([await find_trial(call.api, id_) for id_ in sorted(set(ids))])
 
 

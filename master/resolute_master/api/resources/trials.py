@@ -72,7 +72,7 @@ async def _length(call: Call, trial: Trial) -> float:
 async def report_early_exit(call: Call, trial: Trial) -> Empty:
     report = await call.body(TrialEarlyExit)
     if report.reason not in INVALID_HPARAMS:
-        raise InvalidInput(f"reason: {report.reason} cannot be reported; a trial that is done only has to exit with 0")
+        raise InvalidInput(f"reason: {report.reason} cannot be reported; a trial that has completed exits with 0")
     await call.api.engine.submit(ReportEarlyExit(trial=trial.id, invalid_hparams=True))
     return Empty()
 

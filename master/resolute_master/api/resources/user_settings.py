@@ -63,7 +63,7 @@ async def reset_settings(call: Call, _: None) -> Empty:
 async def looked_at(call: Call, _: None) -> Empty:
     seen = await call.body(PostUserActivityRequest)
     if seen.entity_type is not EntityType.PROJECT:
-        raise InvalidInput(f"entityType: {seen.entity_type} is not remembered; send {EntityType.PROJECT}")
+        raise InvalidInput(f"entityType: {seen.entity_type} is not recorded; send {EntityType.PROJECT}")
     await call.api.engine.submit(VisitProject(user=call.caller.user.id, project_id=seen.entity_id))
     return Empty()
 
@@ -72,7 +72,7 @@ async def projects_looked_at(call: Call, _: None) -> GetProjectsByUserActivityRe
     """The newest first; those that there are no more are left out."""
     limit = call.query(_ActivityQuery).limit
     if limit < 0:
-        raise InvalidInput(f"limit: {limit} must not be negative; 0 is {DEFAULT_PROJECTS}")
+        raise InvalidInput(f"limit: {limit} must not be negative; 0 means the default, {DEFAULT_PROJECTS}")
     found: list[Project] = []
     for each in _caller(call).visits[: limit or DEFAULT_PROJECTS]:
         try:

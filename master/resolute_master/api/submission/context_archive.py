@@ -35,7 +35,7 @@ def check_files(files: Sequence[File]) -> None:
         )
     if len(files) > MAX_FILES:
         raise LimitExceeded(
-            f"modelDefinition: are {len(files)} files, over the limit of {MAX_FILES}; leave data and environments out of "
+            f"modelDefinition: {len(files)} files are over the limit of {MAX_FILES}; leave data and environments out of "
             "the context directory (.detignore)"
         )
     kinds: dict[PurePosixPath, int] = {}
@@ -56,7 +56,7 @@ def check_files(files: Sequence[File]) -> None:
     for path in kinds:
         for parent in path.parents:
             if kinds.get(parent) == REGULAR_FILE:
-                raise InvalidInput(f"modelDefinition: '{path}' lies below '{parent}', which is a file")
+                raise InvalidInput(f"modelDefinition: '{path}' is below '{parent}', which is a file")
 
 
 def _relative_path(text: str, where: str) -> PurePosixPath:

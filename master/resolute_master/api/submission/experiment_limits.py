@@ -68,7 +68,7 @@ def check_texts(
         if text is not None and len(text) > limit:
             raise InvalidInput(f"{key}: has {len(text)} characters, over the limit of {limit}; shorten it")
     if labels is not None and len(labels) > MAX_LABELS:
-        raise InvalidInput(f"labels: are {len(labels)}, over the limit of {MAX_LABELS}; remove some")
+        raise InvalidInput(f"labels: {len(labels)} labels are over the limit of {MAX_LABELS}; remove some")
     for label in labels or ():
         if not label.strip():
             raise InvalidInput(f"labels: {label[:40]!r} must not be blank; give it a text, or leave it out")

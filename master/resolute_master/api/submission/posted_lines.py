@@ -107,7 +107,7 @@ def _task_logs(body: Any) -> Sequence[TaskLog]:
     check_times(request)
     found = request.logs
     if any(line.id is not None for line in found):
-        raise InvalidInput("logs: id is given by the master; leave it out")
+        raise InvalidInput("logs.id: the master assigns it; leave it out")
     return found
 
 
@@ -116,7 +116,7 @@ def _of_one_task(lines: Sequence[Line | TaskLog]) -> PostedLines:
         raise InvalidInput("logs: send at least one line")
     if len(lines) > MAX_LOG_LINES_PER_POST:
         raise InvalidInput(
-            f"logs: are {len(lines)} lines, over the limit of {MAX_LOG_LINES_PER_POST}; send them in parts"
+            f"logs: {len(lines)} lines are over the limit of {MAX_LOG_LINES_PER_POST}; send them in parts"
         )
     tasks = sorted({line.task_id for line in lines})
     if len(tasks) > 1:
