@@ -169,7 +169,7 @@ def _settings_of_machines(plan: ClusterPlan) -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any], flags: set[str]) -> list[str]:
-    """Half a sentence for each of the flags in which a cluster differs from what was asked for.
+    """Half a sentence for each of the flags in which a cluster differs from what was requested.
 
     The command counts always: a cluster with machines of its own is another thing than a master without.
     """

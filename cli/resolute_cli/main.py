@@ -198,7 +198,7 @@ def _fill_noun(parser: argparse.ArgumentParser, noun: Noun) -> None:
 
 
 class _ShowVersion(argparse.Action):
-    """Finds the version only when it is asked for: the search takes longer than all of the help."""
+    """Finds the version only when it is requested: the search takes longer than all of the help."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         print(f"det {client_version()}")

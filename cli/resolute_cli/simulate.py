@@ -1,6 +1,6 @@
 """`det simulate`: the production scheduler and planner on a trace, under virtual time; and a recorded journal once more.
 
-Both run here, without a master. They are loaded when they are asked for: a command line alone does not need them.
+Both run here, without a master. They are loaded when they are requested: a command line alone does not need them.
 """
 
 from __future__ import annotations
@@ -119,6 +119,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--last-day", type=not_negative, metavar="DAY", help="first day of the trace that is not simulated"
     )
+    _overhead_arguments(parser)
+    parser.add_argument("--processes", type=int, help="policies that run at a time (default 2)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write a page with plots to this file")
+    parser.add_argument(
+        "--journal", metavar="DIR_OR_DB", help="replay a recorded journal instead: a state directory, file or URL"
+    )
+    parser.add_argument(
+        "--config-file", type=Path, metavar="FILE", help="with --journal: the configuration under which it ran"
+    )
+
+
+def _overhead_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--boot",
         type=not_negative,
@@ -142,15 +155,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=not_negative,
         metavar="SECONDS",
         help="time between two checkpoints, the most that an interruption without a notice loses (default 1800)",
-    )
-    parser.add_argument("--processes", type=int, help="policies that run at a time (default 2)")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
-    parser.add_argument("--html", type=Path, metavar="OUT", help="write a page with plots to this file")
-    parser.add_argument(
-        "--journal", metavar="DIR_OR_DB", help="replay a recorded journal instead: a state directory, file or URL"
-    )
-    parser.add_argument(
-        "--config-file", type=Path, metavar="FILE", help="with --journal: the configuration under which it ran"
     )
 
 

@@ -99,7 +99,7 @@ class TaskClient:
         return await self._call(look)
 
     async def complete(self, trial: int, length: int, metric: float) -> None:
-        """Refused when the trial's end was asked for meanwhile."""
+        """Refused when the trial's end was requested meanwhile."""
         command = c.CompleteOperation(trial=TrialId(trial), length=length, metric=metric)
         await self._call(lambda m: m.engine.submit(command))
 

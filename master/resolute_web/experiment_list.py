@@ -170,7 +170,7 @@ class Wanted:
         return PATH + (f"?{asked}" if asked else "")
 
     def query(self, usernames: Mapping[UserId, str]) -> SearchQuery:
-        """What the store is asked for."""
+        """The query to the store."""
         return SearchQuery(
             filter=Group(any=False, parts=(*self._filters(), self.conditions)),
             sort=(Sort(column=_sorted_by(self.sort), descending=self.descending),),

@@ -86,7 +86,7 @@ class Life:
 
 
 def life_of(runs: Sequence[Run], checkpoints: Sequence[Checkpoint], now: datetime) -> Life | None:
-    """None before anything was asked for."""
+    """None before anything was requested."""
     lanes = tuple(_lane(run, checkpoints, now) for run in runs)
     if not lanes:
         return None

@@ -54,7 +54,7 @@ def row_of(api: ApiContext, experiment: Experiment, trial: Trial) -> TrialRow:
 
 
 async def lived(api: ApiContext, trial: Trial) -> Life | None:
-    """Where the trial's time went; None before anything was asked for."""
+    """Where the trial's time went; None before anything was requested."""
     runs = await runs_of(api.store, [trial.task_id])
     checkpoints = await api.store.checkpoints(CheckpointQuery(trial_id=trial.id))
     return life_of(runs, checkpoints, api.clock.now())

@@ -69,7 +69,7 @@ def launched(gaps: Gaps, *, now: datetime) -> Gaps:
 
 
 def _settled(gaps: Gaps, now: datetime) -> Gaps:
-    """What was given back too long ago is not waited for any more."""
+    """What was released too long ago is not waited for any more."""
     oldest = now - timedelta(seconds=LENGTHS_S[-1])
     open_ = [at for at in gaps.given_back if at >= oldest][-MOST_ENDED:]
     for _ in range(len(gaps.given_back) - len(open_)):

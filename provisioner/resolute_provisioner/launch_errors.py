@@ -73,7 +73,7 @@ def launch_error(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: dat
 
 
 def blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
-    """The offers that may not be asked for now, by their ids in order: what keeps each back, its price, and the pool as a whole."""
+    """The offers that may not be requested now, by their ids in order: what keeps each back, its price, and the pool as a whole."""
     found = _obstacles(pool, beliefs, now)
     for id_, unpaid in risk.money_blocks(pool, now, machines=1).items():
         found[id_] = risk.longer(found.get(id_), unpaid)

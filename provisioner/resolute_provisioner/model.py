@@ -414,7 +414,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Termination:
-    """One machine to give back. With `drain`, its work is moved away first and the machine is named again, without
+    """One machine to release. With `drain`, its work is moved away first and the machine is named again, without
     `drain`, once it is empty or `drain_timeout_s` has passed; until then it is reported as draining."""
 
     instance_id: str

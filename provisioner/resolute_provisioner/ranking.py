@@ -87,13 +87,13 @@ def forecast(offer: Offer, belief: OfferBelief | None, now: datetime) -> Forecas
 
 
 def forecasts(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> list[Forecast]:
-    """All offers of a pool, the best first; also those that may not be asked for now (`risk.blocks` knows them)."""
+    """All offers of a pool, the best first; also those that may not be requested now (`risk.blocks` knows them)."""
     return sorted((forecast(offer, beliefs.get(offer.offer_id), now) for offer in pool.offers), key=lambda o: o.order)
 
 
 def in_order(
     pool: PoolScaling, beliefs: Mapping[str, OfferBelief], blocked: Container[str], now: datetime
 ) -> list[Forecast]:
-    """In the order in which they are tried for work that fits on any of them: those that may be asked for now, which are not
+    """In the order in which they are tried for work that fits on any of them: those that may be requested now, which are not
     `blocked` (by offer id), first."""
     return sorted(forecasts(pool, beliefs, now), key=lambda each: (each.offer.offer_id in blocked, each.order))

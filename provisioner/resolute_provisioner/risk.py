@@ -109,7 +109,7 @@ def _paused(told: OfferBelief, first_s: float, same_wave: bool, token: str, now:
 
 
 def stranded(belief: OfferBelief, *, now: datetime) -> OfferBelief:
-    """It gave some machines of a gang and not all, and those were given back. Each such attempt is paid for, so that the
+    """It gave some machines of a gang and not all, and those were released. Each such attempt is paid for, so that the
     next one waits longer; work that needs one machine is none of that."""
     until = belief.gang_backoff_until
     if until is not None and now < until:
@@ -121,7 +121,7 @@ def stranded(belief: OfferBelief, *, now: datetime) -> OfferBelief:
 
 
 def joined(belief: OfferBelief, *, join_time_s: float, now: datetime) -> OfferBelief:
-    """A machine's agent connected, `join_time_s` after the machine was asked for."""
+    """A machine's agent connected, `join_time_s` after the machine was requested."""
     before, seen = belief.join_time_s, weighed(belief.seen, now)
     average = join_time_s if before is None else before + JOIN_TIME_WEIGHT * (join_time_s - before)
     return replace(
@@ -141,7 +141,7 @@ def joined_short(belief: OfferBelief, *, brought: int, promised: int, now: datet
 
 
 def never_joined(belief: OfferBelief, *, now: datetime) -> OfferBelief:
-    """A machine was given back because its agent did not connect in time, or ended before it had connected."""
+    """A machine was released because its agent did not connect in time, or ended before it had connected."""
     failures, seen = belief.consecutive_boot_failures + 1, weighed(belief.seen, now)
     delay_s = _doubling(BOOT_BACKOFF_S, failures, BOOT_BACKOFF_CAP_S)
     return replace(
@@ -271,7 +271,7 @@ def block(belief: OfferBelief, now: datetime) -> Block | None:
 
 
 def blocks(offers: Iterable[Offer], beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
-    """The offers that may not be asked for now, by their ids in order. A quota stops the whole family."""
+    """The offers that may not be requested now, by their ids in order. A quota stops the whole family."""
     offers = sorted(offers, key=lambda offer: offer.offer_id)
     spent = _spent_families(offers, beliefs, now)
     found: dict[str, Block] = {}

@@ -18,7 +18,7 @@ from resolute.wire.states import SlotKind
 from resolute_agent.devices.tools import DetectionFailed
 
 QUERY: tuple[str, ...] = ("index", "uuid", "pci.bus_id", "serial", "driver_version", "mig.mode.current", "name")
-"""What `nvidia-smi --query-gpu` is asked for. The name comes last: it alone may hold a comma."""
+"""The fields of `nvidia-smi --query-gpu`. The name comes last: it alone may contain a comma."""
 
 QUERY_WITHOUT_MIG = tuple(field for field in QUERY if field != "mig.mode.current")
 """For drivers before 450, which know no MIG and refuse the field."""

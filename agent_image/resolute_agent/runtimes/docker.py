@@ -59,7 +59,7 @@ from resolute_agent.state import Found
 log = logging.getLogger(__name__)
 
 SPEC = "spec.json"
-"""What was asked for, as far as a later agent must know it."""
+"""What was requested, as far as a later agent must know it."""
 
 PULL_PAUSES_S = (2.0, 8.0)
 """Between attempts at a pull that may work the next time: a registry that is away for seconds costs no run."""

@@ -1,4 +1,4 @@
-"""Pure: what a container engine is asked for, from a container's specification and what only the agent knows of it.
+"""Pure: the requests to a container engine, from a container's specification and the agent's own facts about it.
 
 The body is that of `POST /containers/create` of the Docker Engine API. Nothing here looks at the machine.
 """
@@ -157,12 +157,12 @@ def _host_config(
 
 
 def _is_root(asked: ContainerOptions) -> bool:
-    """Whether the container may begin as root: it is asked for, or the image decides."""
+    """Whether the container may begin as root: it is requested, or the image decides."""
     return asked.user.partition(":")[0] in ("", "0")
 
 
 def _dropped(asked: ContainerOptions) -> list[str]:
-    """The capabilities that no task gets unless they were asked for. Another user than root needs none at all."""
+    """The capabilities that no task gets unless they were requested. Another user than root needs none at all."""
     kept = {name.upper().removeprefix("CAP_") for name in asked.add_capabilities}
     ours = NEVER_GIVEN if _is_root(asked) else ("ALL",)
     return [*asked.drop_capabilities, *(name for name in ours if name not in {*kept, *asked.drop_capabilities})]

@@ -1,4 +1,4 @@
-"""Pure: what a runtime without container images leaves out of what was asked for, and what it must refuse."""
+"""Pure: what a runtime without container images leaves out of what was requested, and what it must refuse."""
 
 from __future__ import annotations
 

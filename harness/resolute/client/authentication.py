@@ -77,7 +77,7 @@ def authenticate(
     user of the stored logins, the built-in user without a password.
 
     A stored token is used while the master takes it. `DET_USER` with `DET_USER_TOKEN` (set inside tasks) is tried
-    before a password is asked for. Raises `Unauthenticated` when nothing helps.
+    before a password is requested. Raises `Unauthenticated` when nothing helps.
     """
     variables = os.environ if environ is None else environ
     tokens = cache if cache is not None else TokenCache(configuration_directory(variables))

@@ -2,7 +2,7 @@
 
 First stage: unpack the context, write the info files. Then the startup hooks, if there are any, are sourced by a
 shell that turns into the second stage (`hooks`), so that what they export is there afterwards. Second stage: find the Python
-that was asked for, meet the other containers and report the accelerators beside it, prove that checkpoints can be stored,
+that was requested, meet the other containers and report the accelerators beside it, prove that checkpoints can be stored,
 and become the entrypoint; as the first process of a container, run it and end with its exit code.
 
 The context and, for a container that is alone, the meeting come with the order where they can (`handed`); then nothing is asked.

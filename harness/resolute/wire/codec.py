@@ -64,7 +64,7 @@ def to_wire(message: object) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Messages of a list, or of a map with their keys, each encoded when it is asked for."""
+    """Messages of a list, or of a map with their keys, each encoded when it is requested."""
 
     of: Sequence[Any] | Mapping[str, Any]
 

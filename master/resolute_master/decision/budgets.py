@@ -169,7 +169,7 @@ def rate_of(price_per_hour: float | None, *, moves: bool) -> Rate:
 
 
 def buying_nothing(scaling: PoolScaling) -> PoolScaling:
-    """The elastic part of such a pool: no machine is bought, and one that is idle is given back at once."""
+    """The elastic part of such a pool: no machine is bought, and one that is idle is released at once."""
     return replace(scaling, offers=(), min_instances=0, idle_timeout_s=0.0)
 
 

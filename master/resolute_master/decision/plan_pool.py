@@ -32,7 +32,7 @@ def plan_machines(
     scale = markets.with_drains(scale, chosen)
     scale = budgets.starting_nothing(scale, machines) if held else scale
     scale = budgets.within(view, scaling, scale)
-    # The planner looks at machines that are asked for already, and gives up on those of this plan in its next.
+    # The planner looks at machines that are requested already, and gives up on those of this plan in its next.
     answered_by = view.now + timedelta(seconds=scaling.boot_timeout_s) if scale.launches else None
     moments = [at for at in (chosen.revisit_at, answered_by) if at is not None]
     return MachinePlan(scale=scale, give_ups=give_ups, revisit_at=min(moments, default=None))

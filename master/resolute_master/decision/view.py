@@ -86,7 +86,7 @@ class PoolView:
     """`snapshot` has the pool's settings, its agents, jobs and allocations (what runs and what waits), why nothing may start in it,
     and the time of the decision.
 
-    `machines` None: which machines may come is in the snapshot's `supply`, and none is asked for or given back. Else these are
+    `machines` None: which machines may come is in the snapshot's `supply`, and none is asked for or released. Else these are
     the pool's machines by id, and the supply is derived from them.
     """
 

@@ -63,7 +63,7 @@ class Instance:
     join_token_spent_at: datetime | None = None
     """Since when its machine has a secret of its own, so that the token of its boot configuration is refused."""
     offer: Offer | None = None
-    """As it was when the machine was asked for: a repeated request is the same request, whatever the configuration has
+    """As it was when the machine was requested: a repeated request is the same request, whatever the configuration has
     become. None for machines from before it was kept."""
     earlier_prices: tuple[EarlierPrice, ...] = ()
     """By their ends, the first one in force from the beginning: of a machine whose price moves."""

@@ -39,7 +39,7 @@ class SearchTrial(Struct, frozen=True, kw_only=True, gc=False):
     search: ExperimentId
     request_id: str
     number: int
-    """Trials are counted from 0 in the order in which they were asked for."""
+    """Trials are counted from 0 in the order in which they were requested."""
     progress: int = 0
     """Its own, in millionths."""
     open: bool = True

@@ -85,7 +85,7 @@ class _Study:
         self._asked.clear()
 
     def _meet(self, evaluated: EvaluatedPoint) -> None:
-        """One of those that were asked for, or one that another process or the search itself has made."""
+        """One of those that were requested, or one that another process or the search itself has made."""
         text = _text(evaluated.point)
         for index, (point, trial) in enumerate(self._asked):
             if point == text:

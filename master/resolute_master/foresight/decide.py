@@ -42,7 +42,7 @@ class LazyProduction:
     A pool in which nothing is submitted any more is at rest once its machines have been planned: what it can buy is bought, and the
     rest waits for room. That changes when work comes back into the queue, when a machine has lost its last work (another may take
     its place) or is gone, when a budget closes or opens the pool, and when the plan said that time alone changes it. Between those
-    the scheduler decides alone, at a fraction of the price. What is not seen: a machine on its way that is given back because its
+    the scheduler decides alone, at a fraction of the price. What is not seen: a machine on its way that is released because its
     gang found room before, which delays no other work.
     """
 

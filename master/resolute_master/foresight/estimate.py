@@ -36,10 +36,10 @@ SIMULATIONS = 19
 (order statistics of equally distributed values): 90 % between the extremes of 19."""
 DECISIONS = 6_000
 """Decisions that all simulations of one estimate of starts may take together, in equal parts: each takes about a millisecond of
-processor time. What is left then is reckoned by the work that waits before it."""
+processor time. What is left then is calculated by the work that waits before it."""
 HEAD = 1_000
-"""Allocations of a queue that are simulated for an estimate of starts, but under fair share; the rest is reckoned by the work that
-waits before it."""
+"""Allocations of a queue that are simulated for an estimate of starts, but under fair share; the rest is calculated by the work
+that waits before it."""
 HORIZON_S = 14 * 86_400.0
 """Nothing is foreseen beyond."""
 MOST_STUCK = 0.5

@@ -294,7 +294,7 @@ class VirtualPool:
             self.accounts.machine_costs(id_, self._rate(view.offer_id))
 
     def refused(self, view: InstanceView, kind: RefusalKind, message: str) -> None:
-        """`view`: as it was asked for. What was withdrawn meanwhile was asked for all the same, and its answer is a update."""
+        """`view` is the machine as it was requested. Also the answer to a withdrawn request updates the offer."""
         self.machines.pop(InstanceId(view.instance_id), None)
         self._learn(
             view.offer_id,
@@ -432,7 +432,7 @@ class VirtualPool:
             self.snapshot = self.snapshot.with_allocation(replace(waits, reserved_agents=reservation.agents))
 
     def apply_launches(self, launches: Sequence[Launch]) -> list[InstanceId]:
-        """Machines that are asked for from now on, in the order of the launches."""
+        """Machines that are requested from now on, in the order of the launches."""
         asked: list[InstanceId] = []
         for launch in launches:
             self._launched += 1

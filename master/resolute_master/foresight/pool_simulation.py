@@ -272,7 +272,7 @@ class PoolSimulation:
         self.pool.requeued(again, last)
 
     def _held(self, id_: AllocationId, work: Work) -> None:
-        """The run is over, and gives back what it held."""
+        """The run is over, and releases what it held."""
         held = self.pool.snapshot.allocations[id_].containers
         work.held.append((work.started_s or 0.0, self.now_s))
         work.held_on.append(tuple((str(each.agent), len(each.slots)) for each in held))

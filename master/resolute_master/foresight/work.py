@@ -99,4 +99,4 @@ class Bill:
     cause: str = ""
     cost: float = 0.0
     priced_s: float = 0.0
-    """Until when `cost` is reckoned."""
+    """Until when `cost` is calculated."""

@@ -20,7 +20,7 @@ def shortage(
     """Why `slots` can never be had together in the pool, and what to do; empty when they can.
 
     A pool is as large as its agents; one that is away for a moment counts. An elastic one is as large as it may grow with those
-    that were started by hand, whatever of its machines is `blocked`: what the work may not use is given back for another one.
+    that were started by hand, whatever of its machines is `blocked`: what the work may not use is released for another one.
     """
     scaling, total, largest, usable = policy.scaling, 0, 0, False
     without = f" without {', '.join(sorted(blocked))}, which its log policies exclude," if blocked else ""

@@ -47,7 +47,7 @@ def trials_of(step: Step, experiment: Experiment) -> tuple[Trial, ...]:
 
 
 def create(step: Step, command: CreateExperiment) -> ExperimentId:
-    """Store it with its first trials: PAUSED, or ACTIVE if that was asked for."""
+    """Store it with its first trials: PAUSED, or ACTIVE if that was requested."""
     named = step.get(ExternalExperiment, command.external_id) if command.external_id is not None else None
     if named is not None:
         return named.experiment_id

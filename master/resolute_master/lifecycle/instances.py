@@ -121,7 +121,7 @@ def beliefs(state: Step | ClusterState, pool: PoolName) -> dict[str, OfferBelief
 
 
 def trust_configuration_again(step: Step) -> None:
-    """A master that starts may have been given another configuration: what a cloud called wrong is asked for again,
+    """A master that starts may have been given another configuration: what a cloud called wrong is requested again,
     once, and so is a pool that had given up. Shortage and quotas are no matter of configuration and stay remembered."""
     for known in step.all(PoolBelief):
         belief = risk.forget(known.belief) if known.belief.misconfigured else known.belief
@@ -381,7 +381,7 @@ def _learn_join(step: Step, instance: Instance, *, brought: int) -> None:
 
 
 def _holds_what_it_is_for(step: Step, instance: Instance, slots: int) -> bool:
-    """Whether each allocation that it was asked for, and that still waits, fits on it, or exactly on several like it."""
+    """Whether each pending allocation for which it was launched fits on it, or exactly on several like it."""
     for token in instance.gangs:
         allocation = step.get(Allocation, AllocationId(token))
         if allocation is None or allocation.assigned_at is not None or allocation.ended:

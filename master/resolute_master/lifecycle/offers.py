@@ -36,7 +36,7 @@ def catch_up(step: Step) -> None:
 
 def retire(step: Step) -> None:
     """A master that starts may have been given another configuration. A machine whose offer has left it works on until it
-    has nothing to do; one that the cloud has not confirmed is given back before it comes."""
+    has nothing to do; one that the cloud has not confirmed is released before it comes."""
     for instance in step.all(Instance):
         retired = all(offer.offer_id != instance.offer_id for offer in _offers(step, instance.pool))
         if retired and not instance.over and instance.launched_at is None:

@@ -208,9 +208,9 @@ class OfferRow(ConfigModel):
     expected_s: Annotated[Number, Field(ge=0), AfterValidator(not_too_long)] | None = None
     """Seconds from the request until its agent joins; null is not known."""
     available: Flag = True
-    """Whether it may be asked for now."""
+    """Whether it may be requested now."""
     room: Count | None = None
-    """Machines of it that may still be asked for; null is as many as of all together."""
+    """Machines of it that may still be requested; null is as many as of all together."""
     one_only: Flag = False
     """Whether it may not be asked for machines of a task that needs several."""
 

@@ -180,7 +180,7 @@ class HalvingSearch(Method):
         self._keep(draft, index, state)
 
     def _replace(self, draft: Draft, index: int) -> bool:
-        """One more trial, unless there are as many as were asked for."""
+        """One more trial, unless there are as many as were requested."""
         state = self._state(draft.own, index)
         if draft.search.over or state.created - state.invalid >= self._brackets[index].max_trials:
             return False

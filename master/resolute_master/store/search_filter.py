@@ -8,7 +8,7 @@
 Columns are those of `FIELDS`, `hp.<name>` for a hyperparameter (`.` between the names of nested ones), and
 `<group>.<metric>.<last|min|max|mean>` for a metric of an experiment's best trial, or of a run.
 
-What does not apply to a value, or has none, does not fit, save where the absence of something is asked for: `notContains` and
+What does not apply to a value, or has none, does not fit, save where the absence of something is requested: `notContains` and
 `isEmpty`. Errors name the place in the text.
 """
 
@@ -160,7 +160,7 @@ Value = float | str | datetime | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`value` is a number for numbers, a time for dates, text for all else, and None where presence is asked for.
+    """`value` is a number for numbers, a time for dates, text for all else, and None where presence is requested.
 
     For a hyperparameter it is a number where one was given, else text.
     """
@@ -203,7 +203,7 @@ class SearchQuery:
 
 
 def parse_filter(text: str, table: Table) -> tuple[Group, bool]:
-    """The tree, and whether archived rows are asked for. Empty text fits everything that is not archived.
+    """The tree, and whether archived rows are requested. Empty text fits everything that is not archived.
 
     Raises `InvalidInput` with the place of what is wrong.
     """

@@ -99,7 +99,7 @@ async def _timeline(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """A machine and when it is given back if no work comes; None where it works, or is kept."""
+    """A machine and when it is released if no work comes; None where it works, or is kept."""
 
     machine: Machine
     given_back_at: datetime | None

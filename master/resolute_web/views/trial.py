@@ -87,7 +87,7 @@ class Curves:
         self._kept: OrderedDict[tuple[TrialId, str], tuple[Chunks, bytes]] = OrderedDict()
 
     async def answer(self, call: Call, trial: Trial) -> web.Response:
-        """By the metric's name the charts of the page, or the one that is asked for; each has the lines of all groups."""
+        """By the metric's name the charts of the page, or the one that is requested; each has the lines of all groups."""
         wanted = call.request.query.get("metric", "")
         chunks = await call.api.store.metric_chunks([trial.id])
         before = self._kept.pop((trial.id, wanted), None)

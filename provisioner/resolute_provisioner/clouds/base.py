@@ -69,7 +69,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """The cloud's answer: the machine of this token, also when it was asked for earlier."""
+    """The cloud's answer: the machine of this token, also when it was requested earlier."""
 
     provider_id: str
     observed: Observed

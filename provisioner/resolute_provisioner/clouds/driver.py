@@ -134,7 +134,7 @@ class Driver(ABC, Generic[Config]):
         return None
 
     def types_named(self, provider: Config) -> frozenset[str]:
-        """The machine types of the pool, which `type_source` is asked for."""
+        """The machine types of the pool, for a request to `type_source`."""
         return frozenset()
 
     def price_source(self, pool: ResourcePool, provider: Config, clock: Clock) -> PriceSource | None:

@@ -110,7 +110,7 @@ class FakeMachine:
         return self.history[-1][1]
 
     def observed_at(self, moment: datetime) -> Observed | None:
-        """Its state at that time; None before it was asked for."""
+        """Its state at that time; None before it was requested."""
         states = [state for at, state in self.history if at <= moment]
         return states[-1] if states else None
 

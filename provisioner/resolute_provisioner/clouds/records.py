@@ -1,4 +1,4 @@
-"""Files of JSON in which a cloud that is on the master's machine keeps what it was asked for: each appears whole or not at all."""
+"""JSON files in which a cloud on the master's machine stores its requests: each appears whole or not at all."""
 
 from __future__ import annotations
 

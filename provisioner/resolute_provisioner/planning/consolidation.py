@@ -37,7 +37,7 @@ class Move:
 def consolidate(
     pool: PoolScaling, staying: Sequence[InstanceView], offers: Sequence[Forecast], room: int, now: datetime
 ) -> Move:
-    """The best move among the machines that stay. `offers` may be asked for now, the best first; `room` machines more may
+    """The best move among the machines that stay. `offers` may be requested now, the best first; `room` machines more may
     be had. To be asked only while nothing waits and no machine is being drained."""
     policy = pool.consolidation
     if policy is None:

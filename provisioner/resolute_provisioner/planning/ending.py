@@ -99,7 +99,7 @@ def of_no_use(
 ) -> list[Termination]:
     """Of the machines that no waiting gang will use: members of gangs that cannot be completed, and requests whose work
     waits no longer. A member is kept for a moment when the others may be had within that moment, and a machine that starts
-    when it will be there before an idle one like it would be given back."""
+    when it will be there before an idle one like it would be released."""
     waiting = {gang.token for gang in gangs}
     incomplete = {each.gang.token: each for each in unserved}
     terminations: list[Termination] = []
@@ -229,7 +229,7 @@ class _Completions:
         self._retries = [(gang, _asked_again_at(pool, gang, blocks)) for gang in refused.values()]
 
     def any_for(self, view: InstanceView, until: datetime) -> bool:
-        """Whether it is a member of one (`of_no_use` knows how long) or would be, if the rest is asked for again by then."""
+        """Whether it is a member of one (`of_no_use` knows how long) or would be, if the rest is requested again by then."""
         market = self._market_of.get(view.offer_id)
         return not self._tokens.isdisjoint(view.reserved_for) or any(
             retry_at < until

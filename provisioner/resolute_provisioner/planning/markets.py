@@ -52,7 +52,7 @@ class Waiting:
 
     token: str
     since: datetime
-    """When this start of it was asked for."""
+    """When this start of it was requested."""
     work: Work | None = None
 
 
@@ -169,7 +169,7 @@ def where_there_is_room(
 
 
 class ToBeHad:
-    """The offers that may be asked for now, and the machines that come for a gang; looked at only when it matters."""
+    """The offers that may be requested now, and the machines that come for a gang; looked at only when it matters."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class ToBeHad:
 
     @cached_property
     def _coming(self) -> Mapping[tuple[str, Market | None], Sequence[InstanceView]]:
-        """By what they were asked for, and by market."""
+        """By the work for which they were requested, and by market."""
         market_of = {offer.offer_id: offer.market for offer in self._pool.offers}
         found: dict[tuple[str, Market | None], list[InstanceView]] = {}
         for each in self._instances:
@@ -212,7 +212,7 @@ class ToBeHad:
         return any(not self._obstacles(offer.offer_id, count) for offer, count in self._ways(gang, market))
 
     def asked_again_at(self, gang: Gang, market: Market) -> datetime | None:
-        """When the first of the market's offers may be asked for again; None when no time is known."""
+        """When the first of the market's offers may be requested again; None when no time is known."""
         moments = []
         for offer, count in self._ways(gang, market):
             until = [each.until for each in self._obstacles(offer.offer_id, count)]
@@ -258,7 +258,7 @@ def choice_of_start(
 
 
 def _rather_than_wait(choice: MarketChoice, gang: Gang, to_be_had: ToBeHad) -> MarketChoice:
-    """The same choice, or any market where it asks for machines on demand and none may be asked for now: work on spot is
+    """The same choice, or any market where it asks for machines on demand and none may be requested now: work on spot is
     progress. From there it moves to a machine on demand when an interruption would cost the deadline (`deadline.while_running`);
     while its length is not known it stays."""
     if to_be_had.holds(gang, Market.ON_DEMAND) or not to_be_had.holds(gang, Market.SPOT):
@@ -375,7 +375,7 @@ def _with_successors(
     to_be_had: ToBeHad,
     now: datetime,
 ) -> tuple[InstanceView, ...]:
-    """What loses its machine is about to wait, and its replacement is asked for before it does."""
+    """What loses its machine is about to wait, and its replacement is requested before it does."""
     occupant = {machine: each for each in running for machine in each.machines}
     found = []
     for view in instances:
@@ -400,7 +400,7 @@ class _Free:
     def take(self, gang: Gang, token: str, markets: frozenset[Market]) -> bool:
         """Whether the whole gang has a place on machines of these markets."""
         suited = [each for each in self._machines if self._market_of.get(each.offer_id) in markets]
-        # What was asked for on its behalf first, then what leaves the least over.
+        # What was requested on its behalf first, then what leaves the least over.
         suited.sort(key=lambda each: (token not in each.reserved_for, each.slots, each.instance_id))
         alone = next((each for each in suited if each.slots >= gang.slots), None)
         mine = [each for each in suited if token in each.reserved_for]

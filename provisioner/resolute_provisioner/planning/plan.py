@@ -63,7 +63,7 @@ def plan_scale(
 
         Guarantees: gangs get all of their machines or none, except that a refused offer first gets a request for one of them;
     nothing is launched for work that present or starting machines will take; running machines never exceed `max_instances`
-        by more than those under notice, whose replacements start before they are gone; machines are given back down to
+        by more than those under notice, whose replacements start before they are gone; machines are released down to
         `min_instances` and no further, except those that are broken, going away, or in the place of one that waiting work needs (at
         the maximum, that one is asked for when the place is free); a machine that waiting work will use (a gang of `demand` in its
         room and that of machines which are ending, or what `demand.kept` represents) is not released for idling.

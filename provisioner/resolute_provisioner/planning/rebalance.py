@@ -25,7 +25,7 @@ def drains(instances: Sequence[InstanceView]) -> tuple[Termination, ...]:
     for each in at_risk:
         asked_for = REPLACEMENT_PREFIX + each.instance_id
         suited = [one for one in ready if one.slots >= each.slots_in_use]
-        # The one that was asked for on its behalf first, then the one that leaves the least over.
+        # The one that was requested on its behalf first, then the one that leaves the least over.
         replacement = min(suited, key=lambda one: asked_for not in one.reserved_for, default=None)
         if replacement is not None:
             ready.remove(replacement)

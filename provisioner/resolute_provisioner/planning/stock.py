@@ -29,7 +29,7 @@ def _best(forecasts: Iterable[Forecast]) -> list[Forecast]:
 
 
 class Stock:
-    """The offers that may be asked for now. Of those with the same slots on the same market only the best is kept: it
+    """The offers that may be requested now. Of those with the same slots on the same market only the best is kept: it
     does whatever the others would."""
 
     def __init__(self, forecasts: Sequence[Forecast], *, gang_limits: Mapping[str, int] | None = None) -> None:

@@ -46,7 +46,7 @@ class SearchSummary:
 
     config: Mapping[str, Any]
     forecast: SearchForecast | None = None
-    """When it was asked for."""
+    """When it was requested."""
     trials: tuple[TrialSummary, ...] = ()
 
 

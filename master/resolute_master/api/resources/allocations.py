@@ -252,7 +252,7 @@ async def step_marks(call: Call, allocation: Allocation) -> Empty:
     for mark in marks:
         if mark.steps_completed < 0 or not 0 <= mark.checkpointing_s < float("inf"):
             raise InvalidInput(
-                f"marks: {mark.steps_completed} steps and {mark.checkpointing_s} s of saves are not valid; send numbers of at least 0"
+                f"marks: {mark.steps_completed} steps and {mark.checkpointing_s} s of saves are invalid; send numbers of at least 0"
             )
     if marks:
         await call.api.reporting.step_marks(marks)

@@ -113,7 +113,7 @@ async def _sent(call: Call, stored: OpenCheckpoint, kind: str) -> web.StreamResp
 
 
 async def _sent_tar(call: Call, stored: OpenCheckpoint) -> web.StreamResponse:
-    """A tar, whole or the part that is asked for."""
+    """A tar, whole or the part that is requested."""
     layout = await asyncio.to_thread(lambda: layout_of(_sendable(stored)))
     etag = f'"{layout.etag}"'
     start, stop = _wanted_part(call.request, etag, layout.size)

@@ -133,7 +133,7 @@ def bounds(start: int, end: int) -> tuple[int | None, int | None]:
 
 
 def _names(query: CompareTrialsQuery) -> dict[str, tuple[str, ...]]:
-    """By group. Raises `InvalidInput` where nothing is asked for."""
+    """By group. Raises `InvalidInput` where nothing is requested."""
     found: dict[str, list[str]] = {}
     for id_ in query.metric_ids:
         group, dot, name = id_.partition(".")

@@ -158,7 +158,7 @@ class _Standings:
 
 
 def _without_pool(job: Job, experiment: Experiment | None) -> JobStanding | None:
-    """Where all pools were asked for, the configuration has no more the one of a job that is in none of them."""
+    """Where all pools were requested, the configuration has no more the one of a job that is in none of them."""
     active = experiment is None or experiment.state is ExperimentState.ACTIVE
     return standing_without_pool(job.id) if active else None
 

@@ -60,7 +60,7 @@ MAX_FILTER_LENGTH = 100_000
 
 
 def search_query(api: ApiContext, asked: SearchExperimentsRequest | SearchRunsRequest, table: Table) -> SearchQuery:
-    """What the store is asked for. Raises `InvalidInput` with the place of what is wrong."""
+    """The query to the store. Raises `InvalidInput` with the place of what is wrong."""
     if asked.limit < 0:
         raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 means no limit")
     if len(asked.filter) > MAX_FILTER_LENGTH:

@@ -66,7 +66,7 @@ def _answer(rows: Sequence[_Entry], pages: Pagination) -> GetTrialWorkloadsRespo
 
 
 def _groups(query: GetTrialWorkloadsQuery) -> tuple[str, ...]:
-    """Of which reports are asked for."""
+    """Of which reports are requested."""
     wanted = {
         MetricType.TRAINING: (TRAINING,),
         MetricType.VALIDATION: (VALIDATION,),

@@ -1,6 +1,6 @@
 """The birth of an experiment: read, merge, check, store the code, and only then the command.
 
-Nothing is stored before everything has been checked, and nothing at all when only a validation was asked for.
+Nothing is stored before everything has been checked, and nothing at all when only a validation was requested.
 """
 
 from __future__ import annotations

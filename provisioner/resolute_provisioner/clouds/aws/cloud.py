@@ -82,7 +82,7 @@ class AwsCloud:
         except SDK_ERRORS as error:
             if error_code(error) != "IdempotentParameterMismatch":
                 raise cloud_error(error) from error
-            # The machine was asked for before, when configuration or version of the master were others.
+            # The machine was requested before, when configuration or version of the master were others.
             return await self._launched_before(request)
         machine = answer["Instances"][0]
         if _tags(machine).get(TOKEN_TAG) != request.token:

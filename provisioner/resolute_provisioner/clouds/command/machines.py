@@ -1,4 +1,4 @@
-"""Which of the operator's machines was given to which request: one file a request, written before its machine is asked for.
+"""Which of the operator's machines was given to which request: one file a request, written before its machine is requested.
 
 <root>/lock                      held while machines are given out, and while they are listed
 <root>/requests/<id>.json        one request and what became of it

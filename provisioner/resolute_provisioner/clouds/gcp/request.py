@@ -1,7 +1,7 @@
 """What Compute Engine is asked for one machine: pure, and without Google's client.
 
 The request is the JSON form of the API's `Instance`. A name, a label or a key of `base_config` that the API would not
-take is refused here, with the key to change, before anything is asked for.
+take is refused here, with the key to change, before anything is requested.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def zone_of(offer: Offer, settings: GcpSettings) -> str:
 
 
 def render_launch_request(request: LaunchRequest, settings: GcpSettings) -> Json:
-    """The body of `instances.insert`. Raises `BadRequest` for an offer or token that cannot be asked for."""
+    """The body of `instances.insert`. Raises `BadRequest` for an offer or token that cannot be requested."""
     if not request.token or LABEL_VALUE.fullmatch(request.token) is None:
         raise BadRequest(f"instance {request.instance_id}: its token is no value of a label")
     offer = request.offer

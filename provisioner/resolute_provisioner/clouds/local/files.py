@@ -3,7 +3,7 @@
     <root>/cloud.json                       how often a launch was asked for
     <root>/lock                             held while a launch is decided
     <root>/control/interrupt-<id>.json      an order to take a machine back, consumed by its host
-    <root>/instances/<id>/instance.json     what was asked for; its presence is the launch
+    <root>/instances/<id>/instance.json     what was requested; its presence is the launch
                           agent.json        the machine's boot settings (with the join token)
                           host.json         pid and start time of the host process; written once, by the first process
                           started.json      pid, start time, and from when the machine is paid
