@@ -429,7 +429,7 @@ async def test_lines_of_a_post_and_lines_from_the_end(tmp_path: Path) -> None:
 
         most = limits.MAX_LOG_LINES_PER_POST
         text = await world.error("POST", "/api/v1/task/logs", lines(most + 1), status=400, task=task)
-        assert f"{most + 1} lines, over the limit of {most}" in text and await stored() == 0
+        assert f"{most + 1} lines are over the limit of {most}" in text and await stored() == 0
         await world.post("/api/v1/task/logs", lines(most), task=task)
         assert await stored() == most
         nothing = f"/api/v1/trials/{trial.id}/logs?sources=nobody"
