@@ -108,7 +108,7 @@ async def test_nobody_is_asked_for_pools_elsewhere(tmp_path: Path) -> None:
 async def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("[{]")
     config = a_master(tmp_path, instance_type="q1.huge")
-    with pytest.raises(InvalidInput, match="remove the file"):
+    with pytest.raises(InvalidInput, match="remove it"):
         await asked(config, ToldTypes(NEW))
     (tmp_path / FILE).write_text('[{"no": "shape"}]')
     with pytest.raises(InvalidInput, match="remove the file to query them again"):
