@@ -27,7 +27,7 @@ from resolute_agent.link import encode_frame
 from resolute_master.agents.credentials import digest_of
 from resolute_master.api.auth.authenticate import Tokens
 from resolute_master.app import open_store
-from resolute_master.domain.allocation import Allocation
+from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.commands import RegisterAgent, ReportContainer
 from resolute_master.domain.ids import AgentId, PoolName
 from resolute_master.domain.user import User
@@ -70,7 +70,7 @@ async def store_cluster(config_file: Path, *, agents: int, slots: int, jobs: int
         while sum(a.assigned_at is not None for a in engine.state.all(Allocation)) < wanted:
             await news.changed()
     placed = [a for a in engine.state.all(Allocation) if a.containers]
-    reports = {c.id: _report(a, c.id, ContainerState.RUNNING, clock) for a in placed for c in a.containers}
+    reports = {c.id: _report(a, c, ContainerState.RUNNING, clock) for a in placed for c in a.containers}
     await _in_turn(
         engine,
         [
@@ -85,7 +85,7 @@ async def store_cluster(config_file: Path, *, agents: int, slots: int, jobs: int
     for number in range(agents):
         here = engine.state.find(Allocation, "allocations_on_agent", _name(number))
         mine = [reports[c.id] for a in here for c in a.containers]
-        ends = [_report(a, c.id, ContainerState.TERMINATED, clock) for a in here if a.id in over for c in a.containers]
+        ends = [_report(a, c, ContainerState.TERMINATED, clock) for a in here if a.id in over for c in a.containers]
         polls = [_poll(a, tokens.issue_allocation(a.id, owner)) for a in here if a.id not in over]
         found.append(
             Returning(
@@ -110,6 +110,15 @@ def _name(number: int) -> AgentId:
     return AgentId(f"agent-{number:05}")
 
 
+def _number(agent: AgentId) -> int:
+    return int(agent.removeprefix("agent-"))
+
+
+def _address(number: int) -> str:
+    """Each agent is a machine of its own: those with a loopback address would share the ports of one computer."""
+    return f"10.0.{number // 256}.{number % 256}"
+
+
 def _devices(number: int, slots: int) -> tuple[Device, ...]:
     return tuple(Device(index=i, kind=SlotKind.CUDA, brand="simulated", uuid=f"gpu-{number}-{i}") for i in range(slots))
 
@@ -124,7 +133,7 @@ def _registration(number: int, slots: int) -> RegisterAgent:
         pool=PoolName(POOL),
         incarnation=INCARNATION,
         devices=_devices(number, slots),
-        address="127.0.0.1",
+        address=_address(number),
         version="bench",
         instance=None,
         reports=(),
@@ -140,21 +149,21 @@ def _hello(number: int, slots: int, reports: Sequence[ContainerReport]) -> Agent
         resource_pool=POOL,
         incarnation=INCARNATION,
         devices=_devices(number, slots),
-        address="127.0.0.1",
+        address=_address(number),
         credential=_credential(number),
         containers=tuple(reports),
     )
 
 
-def _report(allocation: Allocation, container: str, state: ContainerState, clock: SystemClock) -> ContainerReport:
+def _report(allocation: Allocation, container: Container, state: ContainerState, clock: SystemClock) -> ContainerReport:
     over = state is ContainerState.TERMINATED
     return ContainerReport(
-        container_id=container,
+        container_id=container.id,
         allocation_id=allocation.id,
         state=state,
         sequence=2 if over else 1,
         at=clock.now(),
-        address="127.0.0.1",
+        address=_address(_number(container.agent)),
         exit=Exit(code=0) if over else None,
     )
 
