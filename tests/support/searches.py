@@ -7,8 +7,8 @@ from typing import Any
 
 from resolute_master.domain.change import KIND_OF
 from resolute_master.domain.ids import ExperimentId
-from resolute_master.domain.search import SearchTrial
-from resolute_master.searcher import method as machine
+from resolute_master.domain.search import Search, SearchTrial
+from resolute_master.searcher import method as search_method
 from resolute_master.searcher.events import (
     Create,
     ExitReason,
@@ -45,7 +45,7 @@ class SearchRun:
         self.method = make(config, space)
         self.records = MemoryRecords(ExperimentId(1))
         self._reload = reload
-        self.search, self.actions = machine.start(self.method, ExperimentId(1), seed, self.records)
+        self.search, self.actions = search_method.start(self.method, ExperimentId(1), seed, self.records)
         self.created: list[str] = []
         self.points: dict[str, Mapping[str, Any]] = {}
         self.stopped: set[str] = set()
@@ -98,7 +98,7 @@ class SearchRun:
         records.written.clear()
         self.records = records
         search = decode_entity("search", encode_entity(self.search))
-        assert isinstance(search, machine.Search)
+        assert isinstance(search, Search)
         self.search = search
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class SearchRun:
         if self._reload:
             self._restart()
         self.records.written.clear()
-        self.search, self.actions = machine.tell(self.method, self.search, self.records, event)
+        self.search, self.actions = search_method.tell(self.method, self.search, self.records, event)
         self._note(self.actions)
         return self.actions
 

@@ -23,8 +23,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.trial import Trial
 from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.reporting import Reporting
-from resolute_master.lifecycle import agents, deadlines, instances, ledger, prices, spending, trials
-from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle import agents, allocation_fsm, deadlines, instances, ledger, prices, spending, trials
 from resolute_master.lifecycle.apply import RULES
 from resolute_master.lifecycle.step import Step
 from resolute_master.scheduler import snapshot
@@ -147,8 +146,8 @@ def resume_one_step_off(patch: Patch) -> None:
 
 
 def leak_a_gang_member(patch: Patch) -> None:
-    kills = machine._kills
-    patch.setattr(machine, "_kills", lambda allocation: kills(allocation)[:1])
+    kills = allocation_fsm._kills
+    patch.setattr(allocation_fsm, "_kills", lambda allocation: kills(allocation)[:1])
 
 
 def pay_from_when_it_is_heard_of(patch: Patch) -> None:

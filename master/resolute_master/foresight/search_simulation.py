@@ -19,7 +19,7 @@ from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.worth import ORDINARY
 from resolute_master.foresight.pool_simulation import PoolSimulation
 from resolute_master.foresight.work import Work
-from resolute_master.searcher import method as machine
+from resolute_master.searcher import method as search_method
 from resolute_master.searcher.events import (
     Create,
     OperationCompleted,
@@ -72,7 +72,7 @@ class SimulatedResult:
 class SearchSimulation(PoolSimulation):
     """Begin with `begin`, then `run`; `results` are the reports of trials, in order."""
 
-    method: machine.SearchMethod
+    method: search_method.SearchMethod
     job: Job
     template: Allocation
     """What each trial asks for."""
@@ -95,7 +95,7 @@ class SearchSimulation(PoolSimulation):
         """The first trials ask for slots."""
         self._lengths = tuple(sorted({each.units for each in self.method.plan() if each.units is not None}))
         self._points = Generator(seed + 1)
-        self._search, actions = machine.start(self.method, SEARCH, seed, self._records)
+        self._search, actions = search_method.start(self.method, SEARCH, seed, self._records)
         self._act(actions)
 
     def cost(self) -> float:
@@ -208,7 +208,7 @@ class SearchSimulation(PoolSimulation):
     def _tell(self, event: SearchEvent) -> None:
         assert self._search is not None, "it has begun"
         self._records.written.clear()
-        self._search, actions = machine.tell(self.method, self._search, self._records, event)
+        self._search, actions = search_method.tell(self.method, self._search, self._records, event)
         if self.ranked:
             self._rank()
         self._act(actions)
@@ -232,7 +232,7 @@ class SearchSimulation(PoolSimulation):
         point_request = self.method.point_request(self._search)
         if point_request is not None:
             points = tuple(sample(point_request.space, self._points) for _ in range(point_request.points))
-            self._search, actions = machine.tell(
+            self._search, actions = search_method.tell(
                 self.method, self._search, self._records, PointsProposed(points=points)
             )
             self._act(actions)

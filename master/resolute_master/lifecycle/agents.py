@@ -16,8 +16,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, ContainerId, InstanceId
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.machines import ForgetAgent
-from resolute_master.lifecycle import allocation as machine
-from resolute_master.lifecycle import allocations, instances
+from resolute_master.lifecycle import allocation_fsm, allocations, instances
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner.model import Intent
 
@@ -182,7 +181,7 @@ def _believe(step: Step, agent: Agent, report_: ContainerReport) -> None:
         allocations.move(
             step,
             allocation.id,
-            machine.ContainerMoved(
+            allocation_fsm.ContainerMoved(
                 container=container, state=report_.state, address=report_.address or agent.address, exit=report_.exit
             ),
         )
@@ -284,7 +283,7 @@ def _fail(step: Step, allocation: Allocation, container: Container, failure: Fai
     allocations.move(
         step,
         allocation.id,
-        machine.ContainerMoved(
+        allocation_fsm.ContainerMoved(
             container=container.id, state=ContainerState.TERMINATED, exit=Exit(failure=failure, message=message)
         ),
     )

@@ -11,7 +11,7 @@ from resolute_master.domain.agent import Agent, SlotRef
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, ContainerId
-from resolute_master.lifecycle import allocation as machine
+from resolute_master.lifecycle import allocation_fsm
 from resolute_master.lifecycle.prices import price_of
 from resolute_master.lifecycle.step import Step
 
@@ -24,12 +24,12 @@ PORT_BASES = {
 """Ports that every allocation gets for itself; they count up from here, past those of the agents' other allocations."""
 
 
-def move(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> Allocation | None:
+def move(step: Step, id_: AllocationId, event: allocation_fsm.AllocationEvent) -> Allocation | None:
     """Apply the event and all that follows from it. An unknown allocation is one that ended long ago: None."""
     before = step.get(Allocation, id_)
     if before is None:
         return None
-    after, effects = machine.step(before, event, step.now)
+    after, effects = allocation_fsm.step(before, event, step.now)
     if after is not before and after != before:  # after a restart every agent reports all its containers again
         step.put(after)
     step.emit(effects)
@@ -92,7 +92,9 @@ def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequ
     move(
         step,
         id_,
-        machine.Assigned(containers=containers, ports=ports, price_per_hour=price.per_hour, price_moves=price.moves),
+        allocation_fsm.Assigned(
+            containers=containers, ports=ports, price_per_hour=price.per_hour, price_moves=price.moves
+        ),
     )
     places = ", ".join(f"{c.agent} (slots {', '.join(map(str, c.slots)) or 'none'})" for c in containers)
     step.log(allocation.task_id, id_, f"Allocation {id_} placed on {places}")
@@ -135,7 +137,7 @@ def preempt(
 ) -> None:
     """Ask it to save and end."""
     before = step.need(Allocation, id_)
-    asked = machine.PreemptionAsked(reason=reason, deadline=deadline, notice=notice, for_another=for_another)
+    asked = allocation_fsm.PreemptionAsked(reason=reason, deadline=deadline, notice=notice, for_another=for_another)
     after = move(step, id_, asked)
     if after is not None and before.preempt is None and after.preempt is not None:
         step.log(before.task_id, id_, f"Allocation {id_} is asked to save and end: {reason}")
@@ -147,10 +149,10 @@ def reserve(step: Step, id_: AllocationId, agents: tuple[AgentId, ...]) -> None:
 
 
 def kill(step: Step, id_: AllocationId, reason: str) -> None:
-    move(step, id_, machine.KillAsked(reason=reason))
+    move(step, id_, allocation_fsm.KillAsked(reason=reason))
 
 
-def from_task(step: Step, id_: AllocationId, event: machine.AllocationEvent) -> None:
+def from_task(step: Step, id_: AllocationId, event: allocation_fsm.AllocationEvent) -> None:
     """A report of the task itself."""
     if move(step, id_, event) is None:
         raise NotFound("allocation", id_)
@@ -160,9 +162,9 @@ def join_rendezvous(step: Step, id_: AllocationId, container: ContainerId) -> No
     allocation = step.get(Allocation, id_)
     if allocation is None or allocation.ended:
         raise NotFound("allocation", id_)
-    if machine.container_of(allocation, container) is None:
+    if allocation_fsm.container_of(allocation, container) is None:
         raise FailedPrecondition(f"container '{container}' is no member of allocation '{id_}'")
-    joined = move(step, id_, machine.Joined(container=container))
+    joined = move(step, id_, allocation_fsm.Joined(container=container))
     assert joined is not None
     if all(c.joined for c in joined.containers):
-        move(step, id_, machine.Ready())
+        move(step, id_, allocation_fsm.Ready())

@@ -14,6 +14,7 @@ from resolute_master.domain.machines import ForgetAgent, RecordBootFailure, Reco
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle import (
     agents,
+    allocation_fsm,
     allocations,
     archiving,
     checkpoints,
@@ -34,7 +35,6 @@ from resolute_master.lifecycle import (
     users,
     workspaces,
 )
-from resolute_master.lifecycle import allocation as machine
 from resolute_master.lifecycle.step import Step
 
 
@@ -82,7 +82,7 @@ def _acknowledge(step: Step, command: c.AcknowledgePreemption) -> None:
     row = None if trial is None else searching.row_of(step, trial)
     if allocation is not None and allocation.containers and row is not None and row.idle:
         allocations.preempt(step, allocation.id, "it waits for its search to decide about it")
-    allocations.from_task(step, command.allocation, machine.PreemptionAcknowledged())
+    allocations.from_task(step, command.allocation, allocation_fsm.PreemptionAcknowledged())
 
 
 def _request_preemption(step: Step, command: c.RequestPreemption) -> None:
@@ -189,10 +189,10 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.JoinRendezvous: lambda step, command: allocations.join_rendezvous(step, command.allocation, command.container),
     c.AcknowledgePreemption: _acknowledge,
     c.RequestPreemption: _request_preemption,
-    c.MarkWaiting: lambda step, command: allocations.from_task(step, command.allocation, machine.Waits()),
-    c.MarkReady: lambda step, command: allocations.from_task(step, command.allocation, machine.Ready()),
+    c.MarkWaiting: lambda step, command: allocations.from_task(step, command.allocation, allocation_fsm.Waits()),
+    c.MarkReady: lambda step, command: allocations.from_task(step, command.allocation, allocation_fsm.Ready()),
     c.MarkDaemon: lambda step, command: allocations.from_task(
-        step, command.allocation, machine.DaemonMarked(container=command.container)
+        step, command.allocation, allocation_fsm.DaemonMarked(container=command.container)
     ),
     c.ReportEarlyExit: lambda step, command: trials.report_early_exit(
         step, command.trial, invalid_hparams=command.invalid_hparams

@@ -18,7 +18,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.domain.usage import Usage, interval
 from resolute_master.domain.user import Session
 from resolute_master.lifecycle import agents, allocations, budget, spending, trials, unmanaged, usage
-from resolute_master.lifecycle.allocation import KILL_AGAIN_S, kill_again
+from resolute_master.lifecycle.allocation_fsm import KILL_AGAIN_S, kill_again
 from resolute_master.lifecycle.step import Step
 
 LEASE_MARGIN_S = 5.0

@@ -6,8 +6,7 @@ from resolute_master.domain.change import PoolBelief
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, PoolName
 from resolute_master.domain.instance import Instance
-from resolute_master.lifecycle import allocation as machine
-from resolute_master.lifecycle import allocations
+from resolute_master.lifecycle import allocation_fsm, allocations
 from resolute_master.lifecycle.prices import belief_key
 from resolute_master.lifecycle.step import Step
 from resolute_provisioner import launch_errors
@@ -37,7 +36,7 @@ def failed(step: Step, instance: Instance) -> None:
 
 def give_up(step: Step, id_: AllocationId, reason: str) -> None:
     """It waits for machines that cannot be launched, and fails."""
-    allocations.move(step, id_, machine.LaunchGivenUp(reason=reason))
+    allocations.move(step, id_, allocation_fsm.LaunchGivenUp(reason=reason))
 
 
 def _beliefs(step: Step, pool: PoolName) -> dict[str, OfferBelief]:

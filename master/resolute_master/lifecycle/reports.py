@@ -16,8 +16,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, TrialId, task_of
 from resolute_master.domain.trial import CheckpointRef, Pace, Trial, Validation
-from resolute_master.lifecycle import allocation as machine
-from resolute_master.lifecycle import allocations, experiments, searching, unmanaged
+from resolute_master.lifecycle import allocation_fsm, allocations, experiments, searching, unmanaged
 from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import events as search
 
@@ -228,7 +227,7 @@ def checkpoint(step: Step, command: ReportCheckpoint) -> None:
     if latest is None or command.steps_completed >= latest.steps_completed:
         ref = CheckpointRef(uuid=command.uuid, steps_completed=command.steps_completed)
         step.put(replace(trial, latest_checkpoint=ref))
-        allocations.move(step, command.allocation, machine.Saved())
+        allocations.move(step, command.allocation, allocation_fsm.Saved())
 
 
 def _run_of(allocation: AllocationId) -> int:

@@ -11,7 +11,7 @@ from resolute_master.domain.ids import ExperimentId
 from resolute_master.domain.search import Place, Search, SearchTrial
 from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.step import Step
-from resolute_master.searcher import method as machine
+from resolute_master.searcher import method as search_method
 from resolute_master.searcher.events import SearchAction, SearchEvent
 from resolute_master.searcher.methods import make
 
@@ -48,19 +48,19 @@ class StepRecords:
         return self._step.need(SearchTrial, f"{self._search}.{request_id}")
 
 
-def method_of(experiment: Experiment) -> machine.SearchMethod:
+def method_of(experiment: Experiment) -> search_method.SearchMethod:
     return _method(bytes(experiment.configuration))
 
 
 @lru_cache(maxsize=METHODS_KEPT)
-def _method(configuration: bytes) -> machine.SearchMethod:
+def _method(configuration: bytes) -> search_method.SearchMethod:
     settings = settings_of(configuration)
     return make(settings.searcher, settings.hyperparameters)
 
 
 def begin(step: Step, experiment: Experiment, seed: int) -> tuple[SearchAction, ...]:
     """A new search; answers what it asks for."""
-    search, actions = machine.start(method_of(experiment), experiment.id, seed, StepRecords(step, experiment.id))
+    search, actions = search_method.start(method_of(experiment), experiment.id, seed, StepRecords(step, experiment.id))
     step.put(search)
     return actions
 
@@ -74,7 +74,7 @@ def tell(step: Step, experiment: Experiment, event: SearchEvent) -> tuple[float,
     if experiment.state.stopping and not search.over:
         return experiment.progress, ()
     records, method = StepRecords(step, experiment.id), method_of(experiment)
-    search, actions = machine.tell(method, search, records, event)
+    search, actions = search_method.tell(method, search, records, event)
     step.put(search)
     return method.progress(search, records), actions
 

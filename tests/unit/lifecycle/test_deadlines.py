@@ -7,7 +7,7 @@ from resolute_master.domain.allocation import PreemptRequest
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.lifecycle.allocation import KILL_AGAIN_S
+from resolute_master.lifecycle.allocation_fsm import KILL_AGAIN_S
 from resolute_master.lifecycle.deadlines import LEASE_MARGIN_S, deadline
 from support.cluster import T0, a_running_allocation, an_agent, at
 

@@ -12,7 +12,7 @@ from resolute_master.domain.allocation import Allocation, remembered
 from resolute_master.domain.copies import replace
 from resolute_master.domain.effects import KillContainer, StartContainer
 from resolute_master.domain.ids import ContainerId
-from resolute_master.lifecycle.allocation import (
+from resolute_master.lifecycle.allocation_fsm import (
     HISTORY_LIMIT,
     Assigned,
     ContainerMoved,
