@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from resolute_master.foresight.trace_job import TraceJob
+from resolute_master.forecast.trace_job import TraceJob
 
 JOBS, DAYS = 9_000, 3.0
 MEDIAN_S, DEVIATION = 540.0, 1.0

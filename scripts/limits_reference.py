@@ -92,8 +92,8 @@ SUBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "simulations": {
         "master/resolute_sim/twin/advisor.py": ("ADVICE_S",),
         "master/resolute_sim/twin/advisor_process.py": ("ADVICE_CPU_S", "ADVICE_MEMORY_BYTES"),
-        "master/resolute_master/foresight/history.py": ("HISTORY_DAYS", "MOST_ATTEMPTS"),
-        "master/resolute_master/foresight/estimate.py": ("HEAD", "DECISIONS"),
+        "master/resolute_master/forecast/history.py": ("HISTORY_DAYS", "MOST_ATTEMPTS"),
+        "master/resolute_master/forecast/estimate.py": ("HEAD", "DECISIONS"),
     },
     "logs": {
         "harness/resolute/wire/agent_link.py": ("LOG_BATCH_LINES", "LOG_BATCHES_IN_FLIGHT"),
@@ -313,11 +313,11 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
             "ASKED_AFTER",
         ),
     },
-    "unit/foresight/test_estimate.py": {
+    "unit/forecast/test_estimate.py": {
         "test_the_work_is_bounded": ("DECISIONS",),
         "test_of_a_long_queue_the_head_is_played_and_the_rest_reckoned": ("HEAD",),
     },
-    "unit/foresight/test_history.py": {
+    "unit/forecast/test_history.py": {
         "test_only_the_last_days_count_and_what_ran_into_them_counts_from_their_beginning": ("HISTORY_DAYS",),
     },
     "unit/harness/test_harness_core.py": {

@@ -10,7 +10,7 @@ from resolute_cli.loading import loading
 from resolute_cli.render import duration_text, percent_text
 
 if TYPE_CHECKING:
-    from resolute_master.foresight.advice import Advice
+    from resolute_master.forecast.advice import Advice
 
 
 def savings(file: Path, pool: str, jobs: Path | None) -> Advice | None:

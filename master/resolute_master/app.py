@@ -42,6 +42,7 @@ from resolute_master.api.http.serving import Serving
 from resolute_master.api.queue.advice import PoolAdvices
 from resolute_master.api.reading.log_ring import LogRing
 from resolute_master.api.submission.host_paths import configured_paths, rules_of
+from resolute_master.batches import in_batches
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.experiment import Experiment
@@ -57,7 +58,7 @@ from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.engine.project_contents import ProjectContents
 from resolute_master.engine.proposals import Proposals
 from resolute_master.engine.reporting import Reporting
-from resolute_master.foresight.advice import Advisor
+from resolute_master.forecast.advice import Advisor
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.observability.observation import Observation
 from resolute_master.pools.clouds import OpenCloud, check, cloud_of, completed
@@ -73,7 +74,6 @@ from resolute_master.store.recent_code import RecentCode
 from resolute_master.store.sql import SqlStore, sqlite_url
 from resolute_master.tls import Tls
 from resolute_master.trust import Trust
-from resolute_master.turns import a_few_at_a_time
 from resolute_sim.twin.advisor import ProcessAdvisor
 from resolute_web.interface import Interface
 
@@ -497,7 +497,7 @@ async def _log_lost_files(engine: Engine, config: MasterConfig) -> None:
         if storage and (why := config.pool_loses_files(job.pool, storage["type"])):
             log.warning("experiment %s: checkpoint_storage.type: %s", job.experiment_id, why)
 
-    await a_few_at_a_time([job for job in engine.state.all(Job) if not job.ended and job.pool in losing], tell)
+    await in_batches([job for job in engine.state.all(Job) if not job.ended and job.pool in losing], tell)
 
 
 async def _cancel(services: list[asyncio.Task[None]]) -> None:

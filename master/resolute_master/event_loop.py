@@ -5,7 +5,7 @@ one turn of 130 ms, during which no heartbeat and no request was answered. Here 
 they became ready.
 
 A thread that computes takes half of the interpreter's time from a turn, whatever Python's switch interval is: 30 ms of the loop
-took 75 ms while a user listed all experiments. Such a thread therefore works in pieces (`giving_way`) and resumes while the loop
+took 75 ms while a user listed all experiments. Such a thread therefore works in pieces (`yielding`) and resumes while the loop
 waits for events. The figures are those of `docs/benchmarks.md`, "Load".
 """
 
@@ -26,7 +26,7 @@ SOCKETS_A_TURN = 16
 
 LONGEST_WAIT_S = 0.005
 PIECE_S = 0.001
-"""A thread that gives way computes for `PIECE_S` after each wait of at most `LONGEST_WAIT_S`: a sixth of the time while the loop
+"""A thread that yields computes for `PIECE_S` after each wait of at most `LONGEST_WAIT_S`: a sixth of the time while the loop
 never waits, so that its work always ends."""
 
 loop_idle = threading.Event()
@@ -36,10 +36,10 @@ loop_idle.set()
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """For `asyncio.Runner`."""
-    return asyncio.SelectorEventLoop(FewAtATime())
+    return asyncio.SelectorEventLoop(BatchSelector())
 
 
-class FewAtATime(selectors.DefaultSelector):
+class BatchSelector(selectors.DefaultSelector):
     """Answers at most `SOCKETS_A_TURN` events; the rest at the next calls, before the system is asked again."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class FewAtATime(selectors.DefaultSelector):
         loop_idle.set()
 
 
-def giving_way(items: Iterable[Item], *, idle: threading.Event = loop_idle, piece_s: float = PIECE_S) -> Iterator[Item]:
+def yielding(items: Iterable[Item], *, idle: threading.Event = loop_idle, piece_s: float = PIECE_S) -> Iterator[Item]:
     """The same items, for a thread beside the event loop: each is a piece of work, of some tens of microseconds."""
     until = time.monotonic() + piece_s
     for item in items:

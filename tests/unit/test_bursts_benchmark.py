@@ -6,8 +6,7 @@ from statistics import median
 
 import pytest
 from benchmarks.bursts import bursty_jobs, clairvoyant, knows_every_gap
-
-from resolute_master.foresight.trace_job import TraceJob
+from resolute_master.forecast.trace_job import TraceJob
 
 
 def two(gap_s: float) -> list[TraceJob]:

@@ -27,7 +27,7 @@ from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.usage import Usage
-from resolute_master.engine.carry_out import carry_out
+from resolute_master.engine.apply_plan import apply_plan
 from resolute_master.engine.journal import chain, encode_entities, journaled, written_down
 from resolute_master.engine.memory import POOL_KINDS, Memory, pool_of
 from resolute_master.engine.pool_view import pool_view
@@ -240,7 +240,7 @@ class Cycle:
         snapshot = self._snapshots[pool].at(self._now).with_hold(budget.hold_of_pool(self._step, pool))
         view = pool_view(self._step, snapshot, self._machines(pool) if snapshot.policy.scaling is not None else ())
         plan = plan_pool(view, machine_planner=partial(plan_machines, planner=self._remembering))
-        carry_out(self._step, plan)
+        apply_plan(self._step, plan)
         if plan.unfinished:
             self._unfinished.add(pool)
         self._plans.append([pool, *plan.decided])

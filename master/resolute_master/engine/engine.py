@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from resolute.clock import Clock
 from resolute.errors import InvalidInput, LimitExceeded, ResoluteError, Unavailable
 from resolute.ids import IdSource
+from resolute_master.batches import in_batches
 from resolute_master.decision.view import PoolView
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.change import KIND_OF, Change, Entity, EntityKey, key_of
@@ -36,7 +37,6 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.base import VALUE_ERRORS, Store, Unstorable
 from resolute_master.store.encoding import UnreadableValue
 from resolute_master.store.waiting import waited_for
-from resolute_master.turns import a_few_at_a_time
 
 log = logging.getLogger(__name__)
 
@@ -398,7 +398,7 @@ class Engine:
         if times.stored and self.memory.sequence % SNAPSHOT_EVERY == 0:
             self._snapshots.begin(self.memory)
         self._adapt(times)
-        await a_few_at_a_time(replies, lambda pair: _answer(*pair))
+        await in_batches(replies, lambda pair: _answer(*pair))
 
     def _adapt(self, times: CycleTimes) -> None:
         """More at once only after as many as may be have taken little: a few that take little say nothing of many. What the passes

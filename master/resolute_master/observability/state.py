@@ -18,7 +18,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.engine.engine import Engine
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import Intent, Observed
 
@@ -77,7 +77,7 @@ class StateMetrics(Collector):
         machines, prices = _zeros(pools, MACHINE_STATES), _none(pools)
         experiments: Tally = Counter()
         tables = chain.from_iterable(table for kind, table in seen.tables if kind in ("instance", "experiment"))
-        for entity in giving_way(tables):
+        for entity in yielding(tables):
             if isinstance(entity, Experiment):
                 experiments[(entity.state.value,)] += 1
             elif isinstance(entity, Instance):
@@ -119,9 +119,9 @@ def _add_queue(
 ) -> None:
     pool = snapshot.policy.name
     first: datetime | None = None
-    for allocation in giving_way(snapshot.allocations.values()):
+    for allocation in yielding(snapshot.allocations.values()):
         allocations[(pool, allocation.state.value)] += 1
-    for allocation in giving_way(snapshot.pending()):
+    for allocation in yielding(snapshot.pending()):
         queued[(pool,)] += allocation.slots_needed
         first = allocation.requested_at if first is None else min(first, allocation.requested_at)
     if first is not None:
@@ -136,7 +136,7 @@ def _add_machine(instance: Instance, machines: Tally, prices: dict[tuple[str, ..
 
 def _add_agents(snapshot: PoolSnapshot, slots: Tally, agents: Tally) -> None:
     pool = snapshot.policy.name
-    for agent in giving_way(snapshot.agents.values()):
+    for agent in yielding(snapshot.agents.values()):
         agents[(pool, agent_state(agent))] += 1
         used = {index for _, occupant in snapshot.occupancy.get(agent.id) or () for index in occupant.slots}
         for slot in agent.slots:

@@ -17,9 +17,9 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from resolute.errors import FailedPrecondition
+from resolute_master.batches import in_batches
 from resolute_master.store.base import Unstorable
 from resolute_master.store.fair_queue import FairQueue
-from resolute_master.turns import a_few_at_a_time
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -330,7 +330,7 @@ class BatchedWriter(Generic[Item, Outcome]):
             if not call.done.done():
                 call.done.set_result(own)
 
-        await a_few_at_a_time(stored.calls, answer)
+        await in_batches(stored.calls, answer)
 
     def _refuse(self, batch: Sequence[_Call[Item, Outcome]], error: BaseException) -> None:
         for call in batch:

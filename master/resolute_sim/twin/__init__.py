@@ -1,7 +1,7 @@
 """Simulates a pool on a trace of jobs: the production scheduler and planner under virtual time.
 
 The input is a trace of jobs, series of capacity and price, the pool's production configuration, and the policies to compare. The
-master's own functions make every decision of the policy `resolute` (`resolute_master.foresight`).
+master's own functions make every decision of the policy `resolute` (`resolute_master.forecast`).
 
     det simulate --pool POOL.yaml --jobs JOBS.csv --policy resolute --policy determined --html report.html
 

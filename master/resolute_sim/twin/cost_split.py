@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from resolute_master.foresight.work import Bill, Work
+from resolute_master.forecast.work import Bill, Work
 
 Held = tuple[float, float, int]
 """Start, end and slots of one job on one machine."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resolute_master.foresight.work import Bill, Fate, Work
+from resolute_master.forecast.work import Bill, Fate, Work
+
 from resolute_sim.twin.cost_split import split_of
 
 

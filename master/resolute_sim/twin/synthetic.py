@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from random import Random
 
-from resolute_master.foresight.trace_job import TraceJob
+from resolute_master.forecast.trace_job import TraceJob
 
 DAYS = 30
 JOBS = 9_500

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from resolute_master.event_loop import SOCKETS_A_TURN, FewAtATime, giving_way, loop_idle, new_event_loop
+from resolute_master.event_loop import SOCKETS_A_TURN, BatchSelector, loop_idle, new_event_loop, yielding
 
 MANY = 3 * SOCKETS_A_TURN + 5
 
@@ -27,7 +27,7 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
         yield made
 
 
-def all_speak(selector: FewAtATime, pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+def all_speak(selector: BatchSelector, pairs: list[tuple[socket.socket, socket.socket]]) -> None:
     """Each pair is read from under its number, and has something to read."""
     for number, (ours, theirs) in enumerate(pairs):
         selector.register(ours, selectors.EVENT_READ, number)
@@ -39,7 +39,7 @@ def numbers(found: list[tuple[selectors.SelectorKey, int]]) -> list[int]:
 
 
 def test_all_that_are_ready_are_told_a_few_at_a_time(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
-    with FewAtATime() as selector:
+    with BatchSelector() as selector:
         all_speak(selector, pairs)
         told: list[int] = []
         while len(told) < MANY:
@@ -55,7 +55,7 @@ def test_all_that_are_ready_are_told_a_few_at_a_time(pairs: list[tuple[socket.so
 def test_who_speaks_again_waits_for_those_who_have_not_been_heard(
     pairs: list[tuple[socket.socket, socket.socket]],
 ) -> None:
-    with FewAtATime() as selector:
+    with BatchSelector() as selector:
         all_speak(selector, pairs)
         told: list[int] = []
         while len(told) < MANY:  # nobody is read: all stay ready
@@ -66,7 +66,7 @@ def test_who_speaks_again_waits_for_those_who_have_not_been_heard(
 def test_who_left_or_asked_for_something_else_is_not_told_of_before(
     pairs: list[tuple[socket.socket, socket.socket]],
 ) -> None:
-    with FewAtATime() as selector:
+    with BatchSelector() as selector:
         all_speak(selector, pairs)
         first = numbers(selector.select(0))
         gone, changed = [number for number in range(MANY) if number not in first][:2]
@@ -117,20 +117,20 @@ class Rest(threading.Event):
 
 def test_a_thread_gives_way_while_the_loop_computes() -> None:
     rest = Rest()
-    assert list(giving_way(range(10), idle=rest, piece_s=0.0)) == list(range(10))
+    assert list(yielding(range(10), idle=rest, piece_s=0.0)) == list(range(10))
     assert rest.waits == 10, "after each piece"
 
 
 def test_a_thread_goes_on_while_the_loop_waits_for_events() -> None:
     rest = Rest()
     rest.set()
-    assert list(giving_way(range(10), idle=rest, piece_s=0.0)) == list(range(10))
+    assert list(yielding(range(10), idle=rest, piece_s=0.0)) == list(range(10))
     assert rest.waits == 0
 
 
 def test_a_short_piece_is_done_at_one_go() -> None:
     rest = Rest()
-    assert list(giving_way(range(10), idle=rest, piece_s=1e9)) == list(range(10))
+    assert list(yielding(range(10), idle=rest, piece_s=1e9)) == list(range(10))
     assert rest.waits == 0
 
 

@@ -25,7 +25,7 @@ from resolute_master.api.http.bodies import LARGEST, check_values, parse_json, r
 from resolute_master.api.http.limits import MAX_BODY_BYTES, MAX_PUBLIC_BODY_BYTES, PUBLIC_BODY_FIRST_S
 from resolute_master.api.http.protocol import prove
 from resolute_master.api.http.serving import SERVING
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 
 T = TypeVar("T")
 
@@ -241,7 +241,7 @@ def _response(message: object) -> web.Response:
 
 
 def in_pieces(message: object) -> bytes:
-    """The body of `json_response`, made in a thread: a row at a time, giving way to the event loop between two. While one call
+    """The body of `json_response`, made in a thread: a row at a time, and yields to the event loop between two. While one call
     encodes or frees ten thousand rows, the loop waits for the interpreter."""
     parts: list[bytes] = []
     for key, value in to_wire_in_rows(message):
@@ -253,7 +253,7 @@ def in_pieces(message: object) -> bytes:
 def _rows(rows: Rows) -> Iterator[bytes]:
     keyed = isinstance(rows.of, Mapping)
     yield b"{" if keyed else b"["
-    for number, (key, row) in enumerate(giving_way(rows)):
+    for number, (key, row) in enumerate(yielding(rows)):
         if number:
             yield b","
         if keyed:

@@ -40,7 +40,7 @@ from resolute_master.api.http.limits import (
 )
 from resolute_master.api.http.protocol import HttpProtocol
 from resolute_master.api.http.response_headers import HEADERS
-from resolute_master.turns import a_few_at_a_time
+from resolute_master.batches import in_batches
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ class Connections:
         while True:
             await asyncio.sleep(self._timeouts.sweep_s)
             now = loop.time()
-            await a_few_at_a_time(tuple(self._open), partial(self._look, now), at_once=LOOKED_AT_AT_ONCE)
+            await in_batches(tuple(self._open), partial(self._look, now), at_once=LOOKED_AT_AT_ONCE)
             if self._refused:
                 log.warning("%d connections were refused in the last %.0f s", self._refused, self._timeouts.sweep_s)
                 self._refused = 0

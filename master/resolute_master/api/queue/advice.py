@@ -22,10 +22,10 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine.engine import Engine
-from resolute_master.event_loop import giving_way
-from resolute_master.foresight.advice import Advice, Advisor, Question
-from resolute_master.foresight.history import MOST_ATTEMPTS, History, history
-from resolute_master.foresight.run_times import LEAST
+from resolute_master.event_loop import yielding
+from resolute_master.forecast.advice import Advice, Advisor, Question
+from resolute_master.forecast.history import MOST_ATTEMPTS, History, history
+from resolute_master.forecast.run_times import LEAST
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.store.base import Store
 from resolute_provisioner.catalogue.shapes import Catalogue
@@ -142,9 +142,7 @@ async def _history(engine: Engine, store: Store, pool: PoolName, clock: Clock) -
 
 def _attempts(ended: Sequence[Allocation], snapshot: PoolSnapshot) -> Sequence[Allocation]:
     """With those that run. What has ended since the others were read is there once."""
-    run = (
-        each for each in giving_way(snapshot.allocations.values()) if each.assigned_at is not None and not each.ended
-    )
+    run = (each for each in yielding(snapshot.allocations.values()) if each.assigned_at is not None and not each.ended)
     return tuple({each.id: each for each in (*run, *ended)}.values())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId, PoolName
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.scheduler.job_states import JobOrder
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
@@ -37,9 +37,9 @@ class QueueOrders:
         known = self._known.get(pool)
         if known is not None and known.order.is_of(snapshot):
             return replace(known, order=known.order.at(snapshot))
-        order = JobOrder(snapshot, walk=giving_way)
-        here = {job.id for job in giving_way(snapshot.jobs.values()) if job.pool == pool}
-        rows = [(pool, ahead, id_) for ahead, id_ in giving_way(enumerate(order.jobs)) if id_ in here]
+        order = JobOrder(snapshot, walk=yielding)
+        here = {job.id for job in yielding(snapshot.jobs.values()) if job.pool == pool}
+        rows = [(pool, ahead, id_) for ahead, id_ in yielding(enumerate(order.jobs)) if id_ in here]
         found = PoolQueue(order=order, rows=rows, own=frozenset(id_ for _, _, id_ in rows))
         self._known[pool] = found
         return found

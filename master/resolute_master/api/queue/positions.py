@@ -14,7 +14,7 @@ from resolute_master.api.context import ApiContext
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.scheduler import job_states as scheduler
 from resolute_master.scheduler.job_states import JobStanding
 from resolute_master.scheduler.snapshot import PoolSnapshot
@@ -73,10 +73,10 @@ async def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | N
     if job.pool not in api.engine.pools:
         return summary_of(standing_without_pool(job.id))
     snapshot = api.engine.snapshot(job.pool)
-    return summary_of(await asyncio.to_thread(scheduler.job_standing, snapshot, job.id, walk=giving_way))
+    return summary_of(await asyncio.to_thread(scheduler.job_standing, snapshot, job.id, walk=yielding))
 
 
 def queue_stats(snapshot: PoolSnapshot) -> QueueStats:
     """How many jobs of the pool wait, and how many have all or some of their slots. For a thread."""
-    jobs, queued = scheduler.count_jobs(snapshot, walk=giving_way)
+    jobs, queued = scheduler.count_jobs(snapshot, walk=yielding)
     return QueueStats(queued_count=queued, scheduled_count=jobs - queued)

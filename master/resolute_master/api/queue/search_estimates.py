@@ -15,8 +15,8 @@ from resolute_master.api.queue.starts import CooperativeYield
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName, TaskId
 from resolute_master.domain.job import Job
-from resolute_master.foresight.present import present_pool
-from resolute_master.foresight.search_estimate import SearchEstimate, expected
+from resolute_master.forecast.present import present_pool
+from resolute_master.forecast.search_estimate import SearchEstimate, expected
 from resolute_master.searcher.method import SearchMethod
 from resolute_master.store.base import ExperimentQuery, TrialQuery
 

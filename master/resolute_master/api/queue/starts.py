@@ -25,9 +25,9 @@ from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.engine import Engine
-from resolute_master.foresight.estimate import Estimate, estimates
-from resolute_master.foresight.present import present_pool
-from resolute_master.foresight.run_times import MOST, RunTimes
+from resolute_master.forecast.estimate import Estimate, estimates
+from resolute_master.forecast.present import present_pool
+from resolute_master.forecast.run_times import MOST, RunTimes
 from resolute_master.store.base import Store
 
 log = logging.getLogger(__name__)

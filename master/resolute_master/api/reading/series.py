@@ -13,7 +13,7 @@ from itertools import pairwise
 from resolute_master.api.context import ApiContext
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.store.base import MetricQuery
 from resolute_master.store.metric_chunks import NUMBER, Chunk, chunk_of, step_of, whole
 
@@ -76,12 +76,12 @@ async def _all(
 
 def thinned(reports: Sequence[MetricReport], names: Sequence[str], most: int) -> tuple[MetricReport, ...]:
     """Of reports by step those that have one of the names; at most `most` of them, extremes among them."""
-    having = [report for report in giving_way(reports) if any(name in report.metrics for name in names)]
+    having = [report for report in yielding(reports) if any(name in report.metrics for name in names)]
     if len(having) <= most:
         return tuple(having)
     stretches = min(_stretches(names, most), len(having))
     bounds = [number * len(having) // stretches for number in range(stretches + 1)]
-    pieces = [chunk_of(having[a:b]) for a, b in giving_way(pairwise(bounds)) if b > a]
+    pieces = [chunk_of(having[a:b]) for a, b in yielding(pairwise(bounds)) if b > a]
     steps = _steps(pieces, names, most)
     return tuple(report for report in having if step_of(report) in steps)
 
@@ -96,7 +96,7 @@ async def _within(
     high = chunk.last_step if last is None else min(last, chunk.last_step)
     query = MetricQuery(trial=trial, groups=(group,), first_step=low, last_step=high, limit=chunk.reports)
     reports = await api.store.ordered_metrics(query)
-    return [chunk_of(reports[begin : begin + PIECE]) for begin in giving_way(range(0, len(reports), PIECE))]
+    return [chunk_of(reports[begin : begin + PIECE]) for begin in yielding(range(0, len(reports), PIECE))]
 
 
 def _stretches(names: Sequence[str], most: int) -> int:
@@ -112,7 +112,7 @@ def _steps(pieces: Sequence[Chunk], names: Sequence[str], most: int) -> set[int]
     stretches = min(_stretches(names, most), len(pieces))
     bounds = [number * len(pieces) // stretches for number in range(stretches + 1)]
     found: set[int] = set()
-    for begin, end in giving_way(pairwise(bounds)):
+    for begin, end in yielding(pairwise(bounds)):
         together = whole(pieces[begin:end])
         if together is not None:
             found |= _extremes(together, names)

@@ -17,6 +17,7 @@ from resolute_master.api.reading.finders import find_experiment, trials_of
 from resolute_master.api.render import experiments as render_experiments
 from resolute_master.api.render import trials as render_trials
 from resolute_master.api.render.summaries import summaries
+from resolute_master.batches import map_in_batches
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.checkpoint import Checkpoint
 from resolute_master.domain.copies import replace
@@ -26,13 +27,12 @@ from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.domain.workspace import Project, Workspace
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.lifecycle import workspaces
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.store.base import CheckpointQuery, ExperimentNumbers
 from resolute_master.store.metric_chunks import Chunk
 from resolute_master.store.metric_rows import STEPPED_GROUPS, VALIDATION
-from resolute_master.turns import made_a_few_at_a_time
 
 FEW = 5
 """More experiments than this are rendered in a thread: each takes a part of a millisecond."""
@@ -76,14 +76,14 @@ async def show_experiments(
         )
         for experiment in experiments
     ]
-    return await asyncio.to_thread(lambda: _rendered(giving_way(found))) if len(found) > FEW else _rendered(found)
+    return await asyncio.to_thread(lambda: _rendered(yielding(found))) if len(found) > FEW else _rendered(found)
 
 
 async def _numbers(api: ApiContext, experiments: Sequence[Experiment]) -> Mapping[ExperimentId, ExperimentNumbers]:
     """Of those that are not over from the committed state, which holds all their trials and checkpoints: the store is asked for
     the others alone."""
     state = api.engine.state
-    counted = await made_a_few_at_a_time(experiments, lambda each: _counted(state, each.id), at_once=COUNTED_AT_ONCE)
+    counted = await map_in_batches(experiments, lambda each: _counted(state, each.id), at_once=COUNTED_AT_ONCE)
     held = {each.id: numbers for each, numbers in zip(experiments, counted, strict=True) if numbers is not None}
     over = [each.id for each in experiments if each.id not in held]
     return {**held, **await api.store.experiment_numbers(over)} if over else held

@@ -27,12 +27,12 @@ from resolute_master.api.http.call import Call, Route, nothing, rendered
 from resolute_master.api.http.paging import page_of
 from resolute_master.api.reading.finders import agent_at, find_agent
 from resolute_master.api.render.agents import agent as render_agent
+from resolute_master.batches import map_in_batches
 from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.commands import SetAgentEnabled, SetSlotEnabled
 from resolute_master.domain.copies import replace
-from resolute_master.event_loop import giving_way
-from resolute_master.turns import made_a_few_at_a_time
+from resolute_master.event_loop import yielding
 
 
 def show_agent(api: ApiContext, agent: Agent) -> WireAgent:
@@ -47,12 +47,10 @@ async def list_agents(call: Call, _: None) -> web.Response:
     if query.order_by is OrderBy.DESC:
         agents.reverse()
     rows, pages = page_of(agents, offset=query.offset, limit=query.limit)
-    found = await made_a_few_at_a_time(
-        rows, lambda agent: (agent, state.find(Allocation, "allocations_on_agent", agent.id))
-    )
+    found = await map_in_batches(rows, lambda agent: (agent, state.find(Allocation, "allocations_on_agent", agent.id)))
 
     def show() -> GetAgentsResponse:
-        shown = tuple(_without(render_agent(agent, allocations), query) for agent, allocations in giving_way(found))
+        shown = tuple(_without(render_agent(agent, allocations), query) for agent, allocations in yielding(found))
         return GetAgentsResponse(agents=shown, pagination=pages)
 
     return await rendered(show)

@@ -25,7 +25,7 @@ from resolute_master.domain import instance as domain
 from resolute_master.domain.agent import MachineNotice
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.trial import Trial
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.lifecycle.ledger import Run, kept_steps, runs
 from resolute_provisioner.model import Intent, Observed
 
@@ -88,7 +88,7 @@ async def list_decisions(call: Call, _: None) -> web.Response:
     if limit < 0:
         raise InvalidInput(f"limit: {limit} must not be negative; 0 means no limit")
     found = await call.api.store.decisions(min(limit or MAX_DECISIONS, MAX_DECISIONS))
-    return await rendered(lambda: GetDecisionsResponse(decisions=tuple(map(_decision, giving_way(found)))))
+    return await rendered(lambda: GetDecisionsResponse(decisions=tuple(map(_decision, yielding(found)))))
 
 
 def _decision(value: change.Decision) -> Decision:

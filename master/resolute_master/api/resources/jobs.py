@@ -44,7 +44,7 @@ from resolute_master.domain.ids import ExperimentId, JobId, PoolName, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.user import User
 from resolute_master.engine.pool_view import pool_view
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.lifecycle.budget import hold_of_pool
 from resolute_master.lifecycle.jobs import refuse_unqueued
 from resolute_master.scheduler import job_states as scheduler
@@ -105,13 +105,13 @@ def _page(seen: _Seen, query: GetJobsQuery, orders: QueueOrders) -> tuple[tuple[
     rows = _rows(seen, query, queues, standing)
     wanted = [state for state in query.states if state is not JobState.UNSPECIFIED]
     if wanted:
-        rows = [row for row in giving_way(rows) if summary_of(standing.of(row[2])).state in wanted]
+        rows = [row for row in yielding(rows) if summary_of(standing.of(row[2])).state in wanted]
     if query.order_by is OrderBy.DESC:
         rows.reverse()
     page, pages = page_of(rows, offset=query.offset, limit=query.limit or DEFAULT_PAGE)
     found = [(seen.jobs[id_], standing.of(id_)) for _, _, id_ in page]
     reasons = _reasons(seen, found) if query.reasons else {}
-    shown = (_show(seen, job, at, reasons.get(job.id)) for job, at in giving_way(found))
+    shown = (_show(seen, job, at, reasons.get(job.id)) for job, at in yielding(found))
     return tuple(shown), pages
 
 
@@ -119,7 +119,7 @@ def _rows(seen: _Seen, query: GetJobsQuery, queues: Mapping[PoolName, PoolQueue]
     """All places that are listed, by pool; the jobs that wait in no order first."""
     others: dict[PoolName, list[Row]] = {}
     in_no_order = seen.jobs.keys() - frozenset[JobId]().union(*(queue.own for queue in queues.values()))
-    for job in giving_way(seen.jobs[id_] for id_ in in_no_order):
+    for job in yielding(seen.jobs[id_] for id_ in in_no_order):
         if job.pool not in queues and query.resource_pool:
             continue
         if standing.is_listed(job):
@@ -178,7 +178,7 @@ def _reasons(seen: _Seen, rows: Sequence[tuple[Job, JobStanding | None]]) -> dic
             else:
                 waiting.setdefault(job.pool, []).append(job.id)
     for pool, jobs in waiting.items():
-        reasons |= reasons_of(seen.snapshots[pool], jobs, walk=giving_way, decides=seen.decides)
+        reasons |= reasons_of(seen.snapshots[pool], jobs, walk=yielding, decides=seen.decides)
     return reasons
 
 

@@ -31,7 +31,7 @@ from resolute_master.api.submission.sent_reports import SentReport, decode_repor
 from resolute_master.domain.ids import TrialId
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.store.base import MetricOutcome
 
 TRAINING = "training"
@@ -130,7 +130,7 @@ async def validation(call: Call, trials: tuple[Trial, ...]) -> web.StreamRespons
 async def _stream(call: Call, trials: Sequence[Trial], group: str, item: Item) -> web.StreamResponse:
     def render(batch: Numbered) -> object:
         first, reports = batch
-        return item(tuple(render_report(row, number) for number, row in enumerate(giving_way(reports), first)))
+        return item(tuple(render_report(row, number) for number, row in enumerate(yielding(reports), first)))
 
     return await stream(call, _batches(call, [t.id for t in trials], group), render=render)
 

@@ -24,7 +24,7 @@ from resolute_master.api.auth.authorise import Action
 from resolute_master.api.http.call import Call, Route, large_response
 from resolute_master.api.reading.finders import experiment_at
 from resolute_master.domain.experiment import Experiment
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -57,7 +57,7 @@ async def _archive(call: Call, experiment: Experiment) -> bytes:
 @contextmanager
 def _opened(archive: bytes) -> Iterator[Iterator[tarfile.TarInfo]]:
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
-        yield giving_way(opened)
+        yield yielding(opened)
 
 
 def tree_of(archive: bytes) -> GetModelDefTreeResponse:
@@ -103,7 +103,7 @@ def content_of(archive: bytes, path: str) -> bytes | None:
     if not archive:
         return None
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:
-        for member in giving_way(opened):
+        for member in yielding(opened):
             if member.isfile() and PurePosixPath(member.name) == PurePosixPath(path):
                 stream = opened.extractfile(member)
                 return None if stream is None else stream.read()

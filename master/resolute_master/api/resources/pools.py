@@ -24,7 +24,7 @@ from resolute_master.domain.agent import Agent
 from resolute_master.domain.allocation import Container
 from resolute_master.domain.pool import Fitting, SchedulerKind
 from resolute_master.domain.workspace import PoolBinding
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 _SLOT_TYPES = {SlotKind.CPU: DeviceType.CPU, SlotKind.CUDA: DeviceType.CUDA, SlotKind.ROCM: DeviceType.ROCM}
@@ -88,7 +88,7 @@ def _running(snapshot: PoolSnapshot, agents: Iterable[Agent]) -> list[Container]
     """Containers that hold a place on these agents now."""
     here = {agent.id for agent in agents}
     containers = (
-        container for allocation in giving_way(snapshot.allocations.values()) for container in allocation.containers
+        container for allocation in yielding(snapshot.allocations.values()) for container in allocation.containers
     )
     return [container for container in containers if container.agent in here and not container.ended]
 

@@ -40,7 +40,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.domain.workspace import Project, Workspace
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.lifecycle import workspaces
 from resolute_master.store.base import Page
 from resolute_master.store.metric_rows import TRAINING, VALIDATION
@@ -96,7 +96,7 @@ async def search_experiments(call: Call, _: None) -> web.Response:
             SearchExperimentExperiment(
                 experiment=wire, best_trial=parts[best[wire.id].id].shown() if wire.id in best else None
             )
-            for wire in giving_way(shown)
+            for wire in yielding(shown)
         )
         return SearchExperimentsResponse(experiments=tuple(rows), pagination=pages)
 
@@ -113,7 +113,7 @@ async def search_runs(call: Call, _: None) -> web.Response:
     projects = {each.id: each for each in workspaces.projects(api.engine.state)}
 
     def answer() -> SearchRunsResponse:
-        rows = tuple(_run(parts[trial.id], places, projects) for trial in giving_way(page.rows))
+        rows = tuple(_run(parts[trial.id], places, projects) for trial in yielding(page.rows))
         return SearchRunsResponse(runs=rows, pagination=pages)
 
     return await rendered(answer)

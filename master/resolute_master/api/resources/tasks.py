@@ -24,7 +24,7 @@ from resolute_master.domain.ids import PoolName, TaskId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.trial import Trial
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 
 
 async def list_tasks(call: Call, _: None) -> web.Response:
@@ -42,7 +42,7 @@ def _tasks(
 ) -> GetTasksResponse:
     agent_of, job_of = {str(agent.id): agent for agent in agents}, {job.id: job for job in jobs}
     summaries = {}
-    for allocation in giving_way(sorted(allocations, key=lambda a: a.id)):
+    for allocation in yielding(sorted(allocations, key=lambda a: a.id)):
         if allocation.ended:
             continue
         job, policy = job_of.get(allocation.job_id), pools.get(allocation.pool)
@@ -63,7 +63,7 @@ async def legacy_tasks(call: Call, _: None) -> web.Response:
 
     def encoded() -> bytes:
         found = _tasks(allocations, agents, jobs, pools).allocation_id_to_summary
-        return msgspec.json.encode({id_: asdict(summary) for id_, summary in giving_way(sorted(found.items()))})
+        return msgspec.json.encode({id_: asdict(summary) for id_, summary in yielding(sorted(found.items()))})
 
     return web.Response(body=await asyncio.to_thread(encoded), content_type="application/json")
 

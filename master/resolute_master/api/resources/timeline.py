@@ -23,7 +23,7 @@ from resolute_master.api.reading.finders import trial_at
 from resolute_master.api.render.trials import checkpoint_workload, metrics_workload
 from resolute_master.domain.metrics import MetricReport
 from resolute_master.domain.trial import Trial
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.lifecycle.checkpoints import searcher_metric
 from resolute_master.store.base import CheckpointQuery, MetricQuery
 from resolute_master.store.metric_rows import STEPPED_GROUPS, TRAINING, VALIDATION
@@ -49,7 +49,7 @@ async def workloads(call: Call, trial: Trial) -> object:
         reports = await _all_reports(call.api, trial, groups)
 
         def by_metric() -> GetTrialWorkloadsResponse:
-            entries = [*(_report_entry(report, query) for report in giving_way(reports)), *checkpoints]
+            entries = [*(_report_entry(report, query) for report in yielding(reports)), *checkpoints]
             rows, pages = page_of(_by_metric(entries, query), offset=query.offset, limit=query.limit)
             return _answer(rows, pages)
 
@@ -132,7 +132,7 @@ def _page(
 ) -> Sequence[_Entry]:
     """The entries from `first` up to `after` of reports and checkpoints together."""
     descending = query.order_by is OrderBy.DESC
-    entries = [_report_entry(report, query) for report in giving_way(window.reports)]
+    entries = [_report_entry(report, query) for report in yielding(window.reports)]
     # Of several runs that count at one step, the store has each run's together.
     entries.sort(key=_by_place, reverse=descending)
     earlier = 0

@@ -26,7 +26,7 @@ from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import AllocationId, JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.engine.pool_view import pool_view
-from resolute_master.foresight.estimate import Estimate
+from resolute_master.forecast.estimate import Estimate
 from resolute_master.lifecycle.budget import check_priced, hold_in, hold_of_pool
 from resolute_master.lifecycle.failures import end_of_experiment, last_failed
 from resolute_master.lifecycle.workspaces import may_use

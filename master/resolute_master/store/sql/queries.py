@@ -20,7 +20,7 @@ from resolute_master.domain.instance import Instance
 from resolute_master.domain.job import Job
 from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.store.base import (
     CheckpointQuery,
     ExperimentNumbers,
@@ -74,7 +74,7 @@ def page_of(
 
 def decoded(type_: type[Noun], page: Page[Body]) -> Page[Noun]:
     """Of a page of bodies; for a thread of its own when they are many."""
-    rows = tuple(decode(type_, body) for body in giving_way(page.rows))
+    rows = tuple(decode(type_, body) for body in yielding(page.rows))
     return Page(rows=rows, offset=page.offset, total=page.total)
 
 

@@ -22,7 +22,7 @@ from resolute_master.domain.job import Job
 from resolute_master.domain.metrics import LogRecord, MetricReport, StepMark, StepReport
 from resolute_master.domain.search import SearchTrial
 from resolute_master.domain.trial import Trial
-from resolute_master.event_loop import giving_way
+from resolute_master.event_loop import yielding
 from resolute_master.store.base import (
     CheckpointQuery,
     ExperimentNumbers,
@@ -149,15 +149,15 @@ class SqlStore:
 
     async def metric_names(self, project_id: int | None) -> tuple[tuple[str, str, str], ...]:
         bodies = await self._database.read(lambda connection: searches.metric_bodies(connection, project_id))
-        return await asyncio.to_thread(names_in, giving_way(bodies))
+        return await asyncio.to_thread(names_in, yielding(bodies))
 
     async def result_ranges(self, project_id: int) -> Ranges:
         rows, metric = await self._database.read(lambda connection: searches.best_results(connection, project_id))
-        return await asyncio.to_thread(ranges_of, giving_way(rows), metric)
+        return await asyncio.to_thread(ranges_of, yielding(rows), metric)
 
     async def run_metadata(self, project_id: int, key: str) -> tuple[Mapping[str, Any], ...]:
         texts = await self._database.read(lambda connection: searches.metadata_texts(connection, project_id, key))
-        return await asyncio.to_thread(lambda: tuple(decode_plain(text) for text in giving_way(texts)))
+        return await asyncio.to_thread(lambda: tuple(decode_plain(text) for text in yielding(texts)))
 
     async def labels(self, project_id: int | None) -> tuple[str, ...]:
         return await self._database.read(lambda connection: searches.labels(connection, project_id))

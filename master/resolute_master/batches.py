@@ -17,7 +17,7 @@ AT_ONCE = 16
 """The work that follows one answer takes about a millisecond."""
 
 
-async def a_few_at_a_time(items: Iterable[Item], do: Callable[[Item], None], *, at_once: int = AT_ONCE) -> None:
+async def in_batches(items: Iterable[Item], do: Callable[[Item], None], *, at_once: int = AT_ONCE) -> None:
     """`do`, which must not raise, for every item in order; when this is cancelled, the rest at once."""
     left = deque(items)
     try:
@@ -35,7 +35,7 @@ LOOKED_UP_AT_ONCE = 100
 """A lookup in the state takes about ten microseconds."""
 
 
-async def made_a_few_at_a_time(
+async def map_in_batches(
     items: Iterable[Item], make: Callable[[Item], Made], *, at_once: int = LOOKED_UP_AT_ONCE
 ) -> list[Made]:
     """The results of `make`, in the order of the items. Each of its own moment: the state may change between two turns."""

@@ -30,8 +30,8 @@ from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.domain.worth import Worth
-from resolute_master.foresight.accounts import Accounts
-from resolute_master.foresight.usage_book import UsageBook
+from resolute_master.forecast.accounts import Accounts
+from resolute_master.forecast.usage_book import UsageBook
 from resolute_master.lifecycle.spending import begun, owners_of
 from resolute_master.scheduler.carried_out import placed
 from resolute_master.scheduler.plan import Placement, Preemption, Reservation

@@ -15,13 +15,13 @@ from typing import Any
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import InstanceId
 from resolute_master.domain.job import Job
-from resolute_master.foresight.decide import Production
-from resolute_master.foresight.join_times import JoinTimes
-from resolute_master.foresight.market import Given, MarketMove, Refused
-from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.pool_simulation import SimulationStuck
-from resolute_master.foresight.search_simulation import SearchSimulation
-from resolute_master.foresight.work import Overheads
+from resolute_master.forecast.decide import Production
+from resolute_master.forecast.join_times import JoinTimes
+from resolute_master.forecast.market import Given, MarketMove, Refused
+from resolute_master.forecast.pool import VirtualPool
+from resolute_master.forecast.pool_simulation import SimulationStuck
+from resolute_master.forecast.search_simulation import SearchSimulation
+from resolute_master.forecast.work import Overheads
 from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_master.searcher.method import SearchMethod
 

@@ -20,10 +20,10 @@ from resolute.wire.states import AllocationState
 from resolute_master.decision.view import Progress
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId, allocation_id
-from resolute_master.foresight.decide import Decider
-from resolute_master.foresight.market import Market, Refused
-from resolute_master.foresight.pool import Decision, Ends, VirtualPool
-from resolute_master.foresight.work import Bill, Fate, Overheads, Work
+from resolute_master.forecast.decide import Decider
+from resolute_master.forecast.market import Market, Refused
+from resolute_master.forecast.pool import Decision, Ends, VirtualPool
+from resolute_master.forecast.work import Bill, Fate, Overheads, Work
 from resolute_provisioner.model import Cause, InstanceView, Termination
 
 LEAST_PAID_S = 60.0

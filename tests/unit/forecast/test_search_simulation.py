@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from resolute_master.foresight.decide import Production
-from resolute_master.foresight.market import Given, MarketMove, Refused
-from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.pool_simulation import EPOCH
-from resolute_master.foresight.search_simulation import SearchSimulation
-from resolute_master.foresight.work import Overheads
+from resolute_master.forecast.decide import Production
+from resolute_master.forecast.market import Given, MarketMove, Refused
+from resolute_master.forecast.pool import VirtualPool
+from resolute_master.forecast.pool_simulation import EPOCH
+from resolute_master.forecast.search_simulation import SearchSimulation
+from resolute_master.forecast.work import Overheads
 from resolute_master.searcher.methods import make
 from support.pools import a_job, a_policy, elastic, waiting
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import JobId, TaskId
 from resolute_master.domain.job import Job
-from resolute_master.foresight.trace_job import TraceJob
+from resolute_master.forecast.trace_job import TraceJob
 
 HISTORY_DAYS = 30
 """Days of history that are simulated for advice: what is older says little of the work to come."""

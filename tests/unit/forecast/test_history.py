@@ -8,7 +8,7 @@ from typing import Any
 from resolute.wire.states import FailureKind
 from resolute_master.domain.allocation import Allocation, AllocationExit, PreemptRequest
 from resolute_master.domain.ids import JobId
-from resolute_master.foresight.history import HISTORY_DAYS, History, history
+from resolute_master.forecast.history import HISTORY_DAYS, History, history
 from support.cluster import T0, an_allocation, at
 from support.pools import a_job
 

@@ -17,8 +17,8 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, alloc
 from resolute_master.domain.job import Job
 from resolute_master.domain.search import Search, SearchTrial
 from resolute_master.domain.worth import ORDINARY
-from resolute_master.foresight.pool_simulation import PoolSimulation
-from resolute_master.foresight.work import Work
+from resolute_master.forecast.pool_simulation import PoolSimulation
+from resolute_master.forecast.work import Work
 from resolute_master.searcher import method as search_method
 from resolute_master.searcher.events import (
     Create,

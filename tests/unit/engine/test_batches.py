@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from resolute_master.turns import AT_ONCE, LOOKED_UP_AT_ONCE, a_few_at_a_time, made_a_few_at_a_time
+from resolute_master.batches import AT_ONCE, LOOKED_UP_AT_ONCE, in_batches, map_in_batches
 
 
 async def test_others_work_between_the_few() -> None:
@@ -20,7 +20,7 @@ async def test_others_work_between_the_few() -> None:
             await asyncio.sleep(0)
 
     watching = asyncio.create_task(watch())
-    await a_few_at_a_time(range(100), done.append)
+    await in_batches(range(100), done.append)
     await watching
     assert done == list(range(100))
     assert most <= AT_ONCE
@@ -28,7 +28,7 @@ async def test_others_work_between_the_few() -> None:
 
 async def test_all_are_done_also_when_it_is_cancelled() -> None:
     done: list[int] = []
-    task = asyncio.create_task(a_few_at_a_time(range(100), done.append))
+    task = asyncio.create_task(in_batches(range(100), done.append))
     await asyncio.sleep(0)
     assert 0 < len(done) < 100
     task.cancel()
@@ -47,7 +47,7 @@ async def test_what_is_made_in_turns_is_all_there_in_order() -> None:
             turns += 1
 
     counting = asyncio.create_task(count())
-    made = await made_a_few_at_a_time(range(10 * LOOKED_UP_AT_ONCE), str)
+    made = await map_in_batches(range(10 * LOOKED_UP_AT_ONCE), str)
     counting.cancel()
     assert made == [str(number) for number in range(10 * LOOKED_UP_AT_ONCE)]
     assert turns >= 8

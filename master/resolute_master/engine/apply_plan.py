@@ -7,7 +7,7 @@ from resolute_master.lifecycle import allocations, instances, launch_errors, spe
 from resolute_master.lifecycle.step import Step
 
 
-def carry_out(step: Step, plan: PoolPlan) -> None:
+def apply_plan(step: Step, plan: PoolPlan) -> None:
     """Nothing is decided here."""
     for preemption in plan.preempt:
         allocations.preempt(step, preemption.allocation, preemption.reason, for_another=True)

@@ -8,10 +8,10 @@ import pytest
 
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.decide import Decider, LazyProduction, Production
-from resolute_master.foresight.pool import Decision, VirtualPool
-from resolute_master.foresight.pool_simulation import EPOCH, PoolSimulation
-from resolute_master.foresight.trace_job import TraceJob
+from resolute_master.forecast.decide import Decider, LazyProduction, Production
+from resolute_master.forecast.pool import Decision, VirtualPool
+from resolute_master.forecast.pool_simulation import EPOCH, PoolSimulation
+from resolute_master.forecast.trace_job import TraceJob
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import TracedMarket
 from resolute_sim.twin.twin import as_work

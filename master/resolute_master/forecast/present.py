@@ -10,9 +10,9 @@ from resolute_master.domain.ids import InstanceId, PoolName
 from resolute_master.domain.instance import Instance
 from resolute_master.domain.usage import Usage
 from resolute_master.engine.memory import Memory
-from resolute_master.foresight.accounts import Accounts
-from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.usage_book import UsageBook
+from resolute_master.forecast.accounts import Accounts
+from resolute_master.forecast.pool import VirtualPool
+from resolute_master.forecast.usage_book import UsageBook
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_master.lifecycle.spending import account_of, owners_of
 from resolute_master.scheduler.snapshot import PoolSnapshot

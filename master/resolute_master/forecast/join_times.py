@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
-from resolute_master.foresight.pool import VirtualPool
+from resolute_master.forecast.pool import VirtualPool
 from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
 
 LEAST = 10

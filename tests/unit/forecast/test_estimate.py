@@ -15,14 +15,14 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
-from resolute_master.foresight.accounts import Accounts
-from resolute_master.foresight.decide import LazyProduction, Production
-from resolute_master.foresight.estimate import HEAD, estimates, stoppage
-from resolute_master.foresight.join_times import LEAST as LEAST_JOINED
-from resolute_master.foresight.join_times import JoinTimes
-from resolute_master.foresight.pool import Decision, VirtualPool, virtual_agent
-from resolute_master.foresight.pool_simulation import SimulationStuck
-from resolute_master.foresight.run_times import LEAST, MOST, RunTimes
+from resolute_master.forecast.accounts import Accounts
+from resolute_master.forecast.decide import LazyProduction, Production
+from resolute_master.forecast.estimate import HEAD, estimates, stoppage
+from resolute_master.forecast.join_times import LEAST as LEAST_JOINED
+from resolute_master.forecast.join_times import JoinTimes
+from resolute_master.forecast.pool import Decision, VirtualPool, virtual_agent
+from resolute_master.forecast.pool_simulation import SimulationStuck
+from resolute_master.forecast.run_times import LEAST, MOST, RunTimes
 from resolute_master.scheduler.plan import Preemption
 from resolute_provisioner.model import Market, Offer, OfferBelief, PoolLaunch, PoolScaling
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from resolute_master.domain.pool import PoolPolicy
-from resolute_master.foresight.trace_job import TraceJob
+from resolute_master.forecast.trace_job import TraceJob
 from resolute_provisioner.catalogue.shapes import Catalogue
 
 

@@ -19,13 +19,13 @@ from random import Random
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AllocationId, InstanceId
-from resolute_master.foresight.decide import LazyProduction
-from resolute_master.foresight.join_times import JoinTimes
-from resolute_master.foresight.market import Given, MarketMove, Refused
-from resolute_master.foresight.pool import VirtualPool
-from resolute_master.foresight.pool_simulation import PoolSimulation, SimulationStuck
-from resolute_master.foresight.run_times import LEAST, Basis, RunTimes
-from resolute_master.foresight.work import Overheads, Work
+from resolute_master.forecast.decide import LazyProduction
+from resolute_master.forecast.join_times import JoinTimes
+from resolute_master.forecast.market import Given, MarketMove, Refused
+from resolute_master.forecast.pool import VirtualPool
+from resolute_master.forecast.pool_simulation import PoolSimulation, SimulationStuck
+from resolute_master.forecast.run_times import LEAST, Basis, RunTimes
+from resolute_master.forecast.work import Overheads, Work
 from resolute_master.scheduler.snapshot import PoolSnapshot, waits
 from resolute_provisioner import risk
 from resolute_provisioner.model import OfferBelief

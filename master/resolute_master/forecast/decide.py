@@ -10,7 +10,7 @@ from resolute_master.decision.plan import GiveUp, MachinePlan, PoolPlan
 from resolute_master.decision.plan_pool import plan_machines, plan_pool
 from resolute_master.decision.view import PoolView
 from resolute_master.domain.copies import replace
-from resolute_master.foresight.pool import Decision, VirtualPool
+from resolute_master.forecast.pool import Decision, VirtualPool
 from resolute_provisioner.model import Demand, PoolScaling
 
 
