@@ -55,13 +55,13 @@ class _Run:
             self._folder.create()
             if in_bucket:
                 self._companions.append(bucket.start(self._folder))
-                self._say("an S3 on this machine keeps the checkpoints")
+                self._print("an S3 on this machine keeps the checkpoints")
             running, password = cluster.start(self._folder, bucket.configured(self._folder))
-            self._say(f"a master serves {running.url}; its folder is {self._folder.root}")
+            self._print(f"a master serves {running.url}; its folder is {self._folder.root}")
             cluster.log_in(self._folder, running.url, password)
-            self._say(f"$ det {shlex.join(scenario.submission())}")
+            self._print(f"$ det {shlex.join(scenario.submission())}")
             experiment = cluster.submit(self._folder, running.url)
-            self._say(
+            self._print(
                 f"its page: {running.url}/det/experiments/{experiment} (log in as {scenario.USER}, password {password})"
             )
             observer = self._companion("observer", ["demo.verify", "observe", *self._observed(running, experiment)])
@@ -76,11 +76,11 @@ class _Run:
                 self._wait_for(self._reference)
             if in_bucket:
                 bucket.fetch(self._folder)
-                self._say("the content of the bucket was downloaded for the checks")
+                self._print("the content of the bucket was downloaded for the checks")
                 self._companions[0].end()
             if not keep:
                 cluster.end(self._folder)
-                self._say("the master has ended")
+                self._print("the master has ended")
             proven = self._judge(keep)
             if keep:
                 self._say_how_to_use(running, password)
@@ -89,7 +89,7 @@ class _Run:
             for companion in self._companions:
                 companion.end()
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._screen.say(text, elapsed_s=self._elapsed_s)
 
     def _companion(self, name: str, words: list[str]) -> Companion:
@@ -127,7 +127,7 @@ class _Run:
     def _carry_out(self, order: director.Order, picture: Picture) -> None:
         cut = order.cut
         how = "without notice" if cut.notice_s is None else f"with {cut.notice_s:g} s of notice"
-        self._say(f"step {picture.steps}: {order.instance_id} is taken away {how}")
+        self._print(f"step {picture.steps}: {order.instance_id} is taken away {how}")
         cluster.interrupt(self._folder, order.instance_id, cut.notice_s)
 
     def _start_reference_when_possible(self, picture: Picture) -> None:
@@ -144,10 +144,10 @@ class _Run:
         words = ["demo.reference", "--model", str(scenario.EXAMPLE), "--hparams", str(hparams)]
         words += ["--seed", str(seed), "--steps", str(scenario.STEPS), "--output", str(self._folder.reference)]
         self._reference = self._companion("reference", words)
-        self._say("beside it, the same training starts without a cluster, to compare every loss with")
+        self._print("beside it, the same training starts without a cluster, to compare every loss with")
 
     def _check_completed(self, api: Resolute, picture: Picture, experiment: int) -> None:
-        self._say(f"experiment {experiment} {picture.state.lower()}; the pool has no machine any more")
+        self._print(f"experiment {experiment} {picture.state.lower()}; the pool has no machine any more")
         if picture.state == "COMPLETED" or picture.trial is None:
             return
         exits = [one.exit_reason for one in api.trials.allocations(picture.trial.id) if one.exit_reason]
@@ -157,7 +157,7 @@ class _Run:
 
     def _wait_for(self, companion: Companion) -> None:
         if companion.code is None:
-            self._say(f"waiting for the {companion.name}")
+            self._print(f"waiting for the {companion.name}")
         companion.wait(COMPANION_S)
 
     # ---------------------------------------------------------------------------------------------------- the result
@@ -178,7 +178,7 @@ class _Run:
             markup=False,
             soft_wrap=True,
         )
-        self._say("every claim is proven" if proven else "NOT every claim is proven")
+        self._print("every claim is proven" if proven else "NOT every claim is proven")
         return proven
 
     def _say_how_to_use(self, running: RunningCluster, password: str) -> None:

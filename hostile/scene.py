@@ -26,7 +26,7 @@ from support.seeded_secrets import WORD
 
 HERE = Path(__file__).resolve().parent
 ROGUE = Rogue(name="rogue", pool="rogue", credential="5" * 64)
-TOLD = "told "
+REPORTED = "reported "
 STAY_S = 3600.0
 OWN_UUID = "00000000-0000-4000-8000-0000000000ff"
 """Id of the checkpoint that the attackers report."""
@@ -192,7 +192,12 @@ def reloaded(experiment: Experiment) -> Experiment:
 
 def told(experiment: Experiment) -> list[dict[str, Any]]:
     """The log of the experiment's task."""
-    lines = [line.split(TOLD, 1)[1] for trial in experiment.list_trials() for line in trial.iter_logs() if TOLD in line]
+    lines = [
+        line.split(REPORTED, 1)[1]
+        for trial in experiment.list_trials()
+        for line in trial.iter_logs()
+        if REPORTED in line
+    ]
     found = []
     for line in lines:
         try:

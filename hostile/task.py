@@ -1,7 +1,7 @@
 """A hostile task: it prints its tokens, makes the calls of its plan with them, and tries to read files.
 
 Runs in a container as `python3 -m hostile.task` from its uploaded context, next to `plan.json`. Each line of output is one JSON
-object after `told `. Standard library only.
+object after `reported `. Standard library only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERY_S = 0.005
 
 
 def tell(**values: Any) -> None:
-    print("told " + json.dumps(values), flush=True)
+    print("reported " + json.dumps(values), flush=True)
 
 
 def ask(address: str, request: dict[str, Any]) -> dict[str, Any]:

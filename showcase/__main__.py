@@ -92,14 +92,14 @@ class _Showcase:
 
                 await take(f"http://127.0.0.1:{self._port}", password, self._pictures)
             else:
-                self._say(password)
+                self._print(password)
                 await _until(stop, cluster, tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await cluster.close()
 
-    def _say(self, password: str) -> None:
+    def _print(self, password: str) -> None:
         people = ", ".join(person for team in TEAMS for person in team.people)
         print(
             f"\n\nhttp://127.0.0.1:{self._port}/det/\n\n"

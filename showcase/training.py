@@ -91,12 +91,12 @@ class Training:
         try:
             self._rank = await self._client.rendezvous(self._container)
             if self._rank:
-                await self._say("INFO", f"rank {self._rank} joined")
+                await self._print("INFO", f"rank {self._rank} joined")
                 await over.wait()
                 return 0
             await asyncio.sleep(float(self._script.get("load_s", 40.0)))
             from_ = f"epoch {self._epoch}" if self._epoch else "the beginning"
-            await self._say("INFO", f"training from {from_} with {json.dumps(dict(self._hparams))}")
+            await self._print("INFO", f"training from {from_} with {json.dumps(dict(self._hparams))}")
             return await self._train()
         except ResoluteError:
             return FENCED
@@ -111,17 +111,17 @@ class Training:
                 self._epoch += 1
                 await self._report()
                 if self._fails():
-                    await self._say("ERROR", TRACEBACK.format(error=ERRORS[self._trial % len(ERRORS)]))
+                    await self._print("ERROR", TRACEBACK.format(error=ERRORS[self._trial % len(ERRORS)]))
                     return FAILED
             stop = self._stop_wanted()
             if stop:
                 await self._client.acknowledge()
-                await self._say("WARNING", "asked to stop: saving and leaving")
+                await self._print("WARNING", "asked to stop: saving and leaving")
             if stop or self._epoch % int(self._script["save_every"]) == 0 or self._epoch == epochs:
                 await self._save()
             if stop:
                 return 0
-        await self._say("INFO", f"finished {epochs} epochs")
+        await self._print("INFO", f"finished {epochs} epochs")
         return 0
 
     # --------------------------------------------------------------------------------------------------------- reports
@@ -135,7 +135,7 @@ class Training:
         await self._metrics("training", training)
         validation = {self._metric: loss, "accuracy": self._accuracy(loss), "epochs": self._epoch}
         await self._metrics("validation", validation)
-        await self._say(
+        await self._print(
             "INFO", f"epoch {self._epoch}: loss {training['loss']:.4f}, {self._metric} {loss:.4f}, {seconds:.0f} s"
         )
         if self._epoch % PROGRESS_EVERY == 0:
@@ -177,7 +177,7 @@ class Training:
             )
         )
 
-    async def _say(self, level: str, text: str) -> None:
+    async def _print(self, level: str, text: str) -> None:
         """Log lines as the harness ships them, with level and rank."""
         lines = text.rstrip("\n").split("\n")
         records = [
@@ -215,7 +215,7 @@ class Training:
         )
         await self._client.checkpoint(report, self._trial, self._run)
         self._saved = self._epoch
-        await self._say("INFO", f"saved checkpoint {report.uuid} at epoch {self._epoch}")
+        await self._print("INFO", f"saved checkpoint {report.uuid} at epoch {self._epoch}")
 
     def _fails(self) -> bool:
         """Fails at the epochs of the script."""

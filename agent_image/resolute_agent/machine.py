@@ -54,7 +54,7 @@ class Machine:
         self._restart = restart
         self._program = tuple(agent)
         self._settings = settings
-        self._told = ""
+        self._reason = ""
         self._agent = 0
         self._environment = {
             **os.environ,
@@ -79,7 +79,7 @@ class Machine:
         return reason
 
     def _on_signal(self, number: int, _: object) -> None:
-        self._told = f"told by {signal.Signals(number).name}"
+        self._reason = f"ordered by {signal.Signals(number).name}"
 
     def _keep_agent(self) -> str:
         """Start the agent again and again; returns why the machine is to end."""
@@ -130,9 +130,9 @@ class Machine:
             os._exit(127)
 
     def _stop_requested(self) -> str:
-        if not self._told and (self._directory / STOP).exists():
-            self._told = "reported by the stop file"
-        return self._told
+        if not self._reason and (self._directory / STOP).exists():
+            self._reason = "reported by the stop file"
+        return self._reason
 
     def _reap(self) -> int | None:
         """Collect what ended below this init; the agent's exit code when it is among them."""

@@ -429,20 +429,20 @@ class Supervisor:
         write_whole(self.path(SUPERVISOR), json.dumps(me).encode(), durable=False)
         if read_json(self.path(KILL)) is not None:
             self.finish(None, ABORTED, "killed before it was started")
-            _say(report, STOPPED_BEFORE)
+            _report(report, STOPPED_BEFORE)
             return
         self.streams = [Stream(self.path(name), functools.partial(self.stored, name)) for name in ("stdout", "stderr")]
         try:
             out, err = self.streams
             pid = start_task(launch, out.sink, err.sink, self.programs)
         except Failed as error:
-            _say(report, f"{FAILED} {error}")
+            _report(report, f"{FAILED} {error}")
             return
         for stream in self.streams:
             os.close(stream.sink)
         task = {"pid": pid, "start_time": start_time(pid)}
         write_waiting(self.path(TASK), json.dumps(task).encode(), durable=False, until=lambda: self.machine_died)
-        _say(report, OK)
+        _report(report, OK)
         os.close(report)
         status = self.follow(pid)
         self.end_all(pid)
@@ -571,7 +571,7 @@ class Supervisor:
         write_waiting(self.path(EXIT), json.dumps(end).encode(), until=lambda: self.machine_died)
 
 
-def _say(report: int, word: str) -> None:
+def _report(report: int, word: str) -> None:
     try:
         os.write(report, word.encode())
     except BrokenPipeError:

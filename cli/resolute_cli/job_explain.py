@@ -35,9 +35,9 @@ def explanation_lines(answer: ExplainJobResponse) -> Iterator[str]:
 
 def _with_experiments(lines: Iterable[str], named: Iterable[NamedWork]) -> Iterator[str]:
     """Behind the first mention of each job and allocation, which experiment it is of."""
-    untold = {each.id: f" (experiment {each.experiment_id}, {each.name})" for each in named}
+    unnamed = {each.id: f" (experiment {each.experiment_id}, {each.name})" for each in named}
     for line in lines:
-        yield re.sub(r"[\w.-]*\w", lambda word: word[0] + untold.pop(word[0], ""), line)
+        yield re.sub(r"[\w.-]*\w", lambda word: word[0] + unnamed.pop(word[0], ""), line)
 
 
 def _lines(answer: ExplainJobResponse) -> Iterator[str]:

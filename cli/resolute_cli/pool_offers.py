@@ -81,7 +81,7 @@ def _price_source(offer: PoolOffer, now: datetime) -> str:
 
 def _now(offer: PoolOffer, now: datetime) -> str:
     if not offer.blocked:
-        return "may be asked for"
+        return "may be requested"
     if offer.blocked_until is None:
         return f"not asked for: {offer.blocked}"
     return f"not for {_span(now, offer.blocked_until)}: {offer.blocked}"

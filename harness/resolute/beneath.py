@@ -271,10 +271,10 @@ class Beneath:
         if not stat.S_ISDIR(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode):
             os.unlink(name, dir_fd=self._descriptor)
             return
-        with self._step(name) as doomed:
-            for inner in doomed.names():
+        with self._step(name) as directory:
+            for inner in directory.names():
                 try:
-                    doomed._remove(inner)
+                    directory._remove(inner)
                 except FileNotFoundError:
                     continue
         os.rmdir(name, dir_fd=self._descriptor)

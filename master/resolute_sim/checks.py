@@ -70,8 +70,8 @@ class Checks:
         self._ownership = safety.Ownership(event_log, {p.name: p.agent_reconnect_wait_s for p in pools.values()})
         self._lingering = economy.Lingering(pools)
         self._deadlines = deadlines.Deadlines(pools, event_log)
-        self._told = ReportedPrices(cloud, prices_asked_every_s)
-        self._limits = spending.Limits(cloud, event_log, self._told)
+        self._reported = ReportedPrices(cloud, prices_asked_every_s)
+        self._limits = spending.Limits(cloud, event_log, self._reported)
 
     @property
     def broken(self) -> bool:
@@ -90,7 +90,7 @@ class Checks:
     def stored(self, change: Change) -> None:
         """Every durable change, also one after which its master was killed at once."""
         self._ownership.note(change)
-        self._told.note(change)
+        self._reported.note(change)
         self._found("safety: states move forward", self._moves.check(change))
         self._found("safety: reports of outdated agents are refused", self._incarnations.check(change))
         self._found("reference: orders are in the outbox", reference.starts_are_ordered(change))
@@ -133,7 +133,7 @@ class Checks:
         """From then until now no order could reach the machine, None: any."""
         self._limits.unreachable(machine, since, self._clock.now())
         if machine is None:
-            self._told.away(since, self._clock.now())
+            self._reported.away(since, self._clock.now())
         else:
             self._deadlines.silent(machine)
 
@@ -171,10 +171,10 @@ class Checks:
         booked = economy.accounts_are_booked(memory.state, rows, self._clock.now())
         self._found("economy: accounts are booked", booked)
         bill, now = spending.ordered(self._cloud, rows), self._clock.now()
-        asked = spending.Asked(self._cloud, self._told, bill, rows, now)
+        asked = spending.Asked(self._cloud, self._reported, bill, rows, now)
         self._found("economy: accounts equal the bill", asked.of_accounts(memory.state))
         self._found("economy: the books equal the bill", asked.of_books(await _books(store, rows, now)))
-        self._found("economy: the market is followed", self._told.late(now))
+        self._found("economy: the market is followed", self._reported.late(now))
         self._found("economy: nothing is left", economy.nothing_is_left(self._cloud, self._event_log, memory.state))
         lingering = self._lingering.check(self._cloud, self._event_log, self._clock.now())
         self._found("economy: machines are given back", lingering)

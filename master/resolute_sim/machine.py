@@ -56,14 +56,14 @@ class NoticeQueue:
 class NoticeReader:
     def __init__(self, queue: NoticeQueue) -> None:
         self._queue = queue
-        self._told: Notice | None = None
+        self._reported: Notice | None = None
 
     async def next(self) -> Notice:
-        while self._queue.current is None or self._queue.current is self._told:
+        while self._queue.current is None or self._queue.current is self._reported:
             self._queue.changed.clear()
             await self._queue.changed.wait()
-        self._told = self._queue.current
-        return self._told
+        self._reported = self._queue.current
+        return self._reported
 
 
 class SimulatedMachine:

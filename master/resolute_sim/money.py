@@ -211,8 +211,8 @@ def _relief(
         if any(until is None or until > now + SOON for until in _held_until(state, pools, account, now)):
             yield SetBudget(owner=account.owner, name=account.name, per_day=None, per_month=None)
     for experiment in state.all(Experiment):
-        landed = state.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
-        if experiment.state is not ExperimentState.PAUSED or landed is None or landed.landing is None:
+        of_experiment = state.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
+        if experiment.state is not ExperimentState.PAUSED or of_experiment is None or of_experiment.landing is None:
             continue
         if rng.random() < 0.5:
             yield c.CancelExperiment(experiment=experiment.id)

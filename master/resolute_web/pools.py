@@ -28,7 +28,7 @@ class PoolSummary:
     per_hour: float
     elastic: bool
     landing: str
-    """Why nothing may start here for money; empty when it may."""
+    """The reason for which a budget prevents starts in this pool; empty if none does."""
 
     @property
     def free(self) -> int:

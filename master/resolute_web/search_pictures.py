@@ -89,7 +89,7 @@ def parallel(
     rows: Sequence[TrialRow], names: Sequence[str], experiment: Experiment, choices: Choices
 ) -> Parallel | None:
     """The metric is the last axis, better above. None where there is nothing to compare."""
-    told = _told(rows, names, experiment)
+    told = _shown(rows, names, experiment)
     names = names[:MOST_AXES]
     if len(told) < 2 or not names:
         return None
@@ -137,7 +137,7 @@ def _height(place: float, downward: bool) -> float:
 
 def scatters(rows: Sequence[TrialRow], names: Sequence[str], experiment: Experiment) -> Sequence[Scatter]:
     """One a hyperparameter; empty where there is nothing to compare."""
-    told = _told(rows, names, experiment)
+    told = _shown(rows, names, experiment)
     if len(told) < 2:
         return ()
     metric = scale_of([row.best for row in told])
@@ -162,7 +162,7 @@ def _scatter(name: str, told: Sequence[TrialRow], metric: Scale, experiment: Exp
     return Scatter(name, list(reversed(dots)), [*below, *beside])
 
 
-def _told(rows: Sequence[TrialRow], names: Sequence[str], experiment: Experiment) -> Sequence[TrialRow]:
+def _shown(rows: Sequence[TrialRow], names: Sequence[str], experiment: Experiment) -> Sequence[TrialRow]:
     """Trials with a result, the best first."""
     finite = [row for row in rows if row.best is not None and math.isfinite(row.best)]
     return best_first(finite, experiment)

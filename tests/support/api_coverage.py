@@ -26,7 +26,7 @@ TIERS = {
 Key = tuple[str, str]
 """Method and path."""
 
-INTRODUCTION = f"""# Calls of the contract, and who was seen to accept them
+INTRODUCTION = f"""# Calls of the contract, and the clients that accepted them
 
 The contract's REST calls, each with whether this master serves it and which parts of the released client
 (`determined==0.38.1`, unchanged: its command line, SDK, harness and bindings) were seen to make it and to decode the answer.
@@ -40,7 +40,7 @@ that was not seen, or leaves out what was. It is written by
 ```
 
 *bindings* are calls that only tasks of Slurm, Kubernetes or notebooks make: the released client's generated functions were
-called directly for them. *nobody* means that no part of the released client makes the call at all.
+called directly for them. *none* means that no part of the released client makes the call at all.
 """
 
 
@@ -151,7 +151,7 @@ def _line(row: Row) -> str:
     endpoint = row.endpoint
     by = ", ".join(f"`{one}`" if one != "bindings" else "bindings" for one in row.seen)
     if not by:
-        by = "not seen" if endpoint.called and row.served else "" if endpoint.called else "nobody"
+        by = "not seen" if endpoint.called and row.served else "" if endpoint.called else "none"
     answer = "yes" if row.served else "no"
     return f"| `{endpoint.method} {endpoint.path}` | {endpoint.operation} | {answer} | {by} |"
 

@@ -61,7 +61,7 @@ PARALLEL_STARTS_PER_CPU = 2
 FIRST_POLL_S, SLOWEST_POLL_S = 0.05, 0.4
 """How often a quiet output file is looked at."""
 
-NOBODY = 65534
+NOBODY_UID = 65534
 """The user of the probe's task: a number without an account."""
 
 NOTHING_ASKED: Mapping[str, Any] = {"keep": [], "binds": [], "rules": {"remedy": ""}, "shm_bytes": 0}
@@ -101,7 +101,7 @@ async def probe_private_roots(directory: Path, starter: Forkserver, *, isolated:
         for mode in modes:
             asked = {**paths, **NOTHING_ASKED, "mode": mode}
             if mode == kernel.ISOLATED:
-                run_as = {"uid": NOBODY, "gid": NOBODY, "groups": [NOBODY]}
+                run_as = {"uid": NOBODY_UID, "gid": NOBODY_UID, "groups": [NOBODY_UID]}
                 asked |= {"run_as": run_as, "etc": [], "covered": [], "lent": _programs(), "keep": _programs()}
             said = await starter.ask({"probe": asked})
             if said == supervisor.OK:

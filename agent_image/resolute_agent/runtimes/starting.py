@@ -25,15 +25,15 @@ class Forkserver:
 
     async def ask(self, request: Mapping[str, Any]) -> str:
         """The answer; empty also when the process died over it."""
-        hears, says = os.pipe()
+        read_end, write_end = os.pipe()
         try:
             try:
-                self._send(request, says)
+                self._send(request, write_end)
             finally:
-                os.close(says)
-            return (await _read_to_end(hears)).decode(errors="replace").strip()
+                os.close(write_end)
+            return (await _read_to_end(read_end)).decode(errors="replace").strip()
         finally:
-            os.close(hears)
+            os.close(read_end)
 
     def close(self) -> None:
         """End the process; returns when it has. The next request starts another."""
@@ -41,17 +41,17 @@ class Forkserver:
             self._end()
         self._requests, self._end = None, None
 
-    def _send(self, request: Mapping[str, Any], says: int) -> None:
+    def _send(self, request: Mapping[str, Any], write_end: int) -> None:
         body = json.dumps(request).encode()
         try:
-            self._send_once(body, says)
+            self._send_once(body, write_end)
         except (BrokenPipeError, ConnectionError):  # it died before it read the message
             self.close()
-            self._send_once(body, says)
+            self._send_once(body, write_end)
 
-    def _send_once(self, body: bytes, says: int) -> None:
+    def _send_once(self, body: bytes, write_end: int) -> None:
         with socket.socket(fileno=os.dup(self._connected())) as channel:
-            socket.send_fds(channel, [body], [says], socket.MSG_NOSIGNAL)
+            socket.send_fds(channel, [body], [write_end], socket.MSG_NOSIGNAL)
 
     def _connected(self) -> int:
         if self._requests is None:

@@ -14,7 +14,7 @@ from resolute_cli.render import duration_text, percent_text, price_text, time_te
 GROUPINGS = ("pool", "instance", "user", "workspace", "experiment", "job", "day")
 ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
-NOBODY = "(no task)"
+NO_TASK = "(no task)"
 """Boots and idle machines, where the rows are of owners of work."""
 
 
@@ -87,7 +87,7 @@ def spot_text(spot: SpotSaving) -> str:
 
 def _label(row: CostRow) -> str:
     if not row.key:
-        return NOBODY
+        return NO_TASK
     return f"{row.key} ({row.name})" if row.name else row.key
 
 

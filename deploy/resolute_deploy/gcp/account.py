@@ -11,7 +11,7 @@ from resolute.errors import InvalidInput
 from resolute_deploy.cloud import CHECKPOINTS, Account, Existing, Finding, Known, Left, Orphan, Planned, in_the_way
 from resolute_deploy.cluster_directory import module_variables
 from resolute_deploy.gcp.api import GoogleApi, GoogleError, default_credentials
-from resolute_deploy.gcp.bindings import bindings_of_nobody, master_account, remove_bindings
+from resolute_deploy.gcp.bindings import bindings_of_deleted_account, master_account, remove_bindings
 from resolute_deploy.gcp.bucket import GoogleBucket, SecretManager
 from resolute_deploy.gcp.parts import parts
 from resolute_deploy.gcp.preflight import preflight
@@ -148,7 +148,7 @@ class GoogleAccount(Account):
         for each in resources(self.api, self.place, cluster_id):
             yield Left(what=each.what, command=each.command)
         account = master_account(self.place, cluster_id)
-        for binding in bindings_of_nobody(self.api, self.place, account):
+        for binding in bindings_of_deleted_account(self.api, self.place, account):
             yield Left(what=f"role {binding.role} of {account}", command=binding.command)
         bucket = self.kept_bucket(cluster_id)
         if bucket is not None:
@@ -160,7 +160,7 @@ class GoogleAccount(Account):
             if each.type != "google_compute_disk" and BOUGHT not in each.labels and (each.type, each.id) not in known:
                 yield Orphan(what=each.what, remove=partial(remove, self.api, each))
         account = master_account(self.place, cluster_id)
-        if any(True for _ in bindings_of_nobody(self.api, self.place, account)):
+        if any(True for _ in bindings_of_deleted_account(self.api, self.place, account)):
             end = partial(remove_bindings, self.api, self.place, account)
             yield Orphan(what=f"the roles of {account}", remove=end)
 

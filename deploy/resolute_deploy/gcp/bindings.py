@@ -36,7 +36,7 @@ def master_account(place: Place, cluster_id: str) -> str:
     return f"det-{stem}-master@{place.project}.iam.gserviceaccount.com"
 
 
-def bindings_of_nobody(api: GoogleApi, place: Place, account: str) -> Iterator[Binding]:
+def bindings_of_deleted_account(api: GoogleApi, place: Place, account: str) -> Iterator[Binding]:
     """The bindings of a deleted account."""
     if api.found("iam", f"v1/projects/{place.project}/serviceAccounts/{account}") is not None:
         return

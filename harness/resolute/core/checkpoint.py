@@ -191,10 +191,10 @@ class CheckpointContext:
                 try:
                     here = str(stack.enter_context(self._restored(storage_id, selector, checking=checking)))
                 except Exception as error:
-                    problem = _as_told(error)
+                    problem = _error_fields(error)
             problems = [each for each in self._distributed.allgather(problem) if each is not None]
             if problems:
-                raise _told(storage_id, problems[0])
+                raise _error_of(storage_id, problems[0])
             yield Path(self._distributed.broadcast_local(here))
             if not self.storage.direct:
                 self._distributed.allgather_local(None)  # another rank may still read the copy
@@ -377,14 +377,14 @@ class CheckpointContext:
             yield path
 
 
-def _as_told(error: Exception) -> dict[str, Any]:
+def _error_fields(error: Exception) -> dict[str, Any]:
     """For the other ranks."""
     if isinstance(error, CorruptCheckpoint):
         return {"problem": error.problem, "parent": error.parent}
     return {"missing": isinstance(error, NotFound), "error": str(error)}
 
 
-def _told(uuid: str, problem: Mapping[str, Any]) -> ResoluteError:
+def _error_of(uuid: str, problem: Mapping[str, Any]) -> ResoluteError:
     if "problem" in problem:
         return CorruptCheckpoint(uuid, problem["problem"], parent=problem["parent"])
     return NotFound("checkpoint", uuid) if problem["missing"] else ResoluteError(problem["error"])

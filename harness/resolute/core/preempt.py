@@ -223,7 +223,7 @@ class Acknowledgement:
         self._session = session
         self._path = path
         self._body = {"allocationId": allocation_id}
-        self._told = threading.Event()
+        self._notified = threading.Event()
         self._last = threading.Event()
         """Set: the attempt that runs, or the one to come where none runs, is the last."""
         self._problem: ResoluteError | None = None
@@ -231,13 +231,13 @@ class Acknowledgement:
 
     def send(self) -> None:
         """In this thread, for as long as the session tries."""
-        if not self._told.is_set():
+        if not self._notified.is_set():
             self._session.post(self._path, self._body)
-            self._told.set()
+            self._notified.set()
 
     def send_aside(self) -> None:
         """Begin, once; returns at once."""
-        if self._thread is None and not self._told.is_set():
+        if self._thread is None and not self._notified.is_set():
             self._thread = threading.Thread(target=self._run, name="resolute-acknowledgement", daemon=True)
             self._thread.start()
 
@@ -251,16 +251,16 @@ class Acknowledgement:
         Raises the master's refusal, or `Unavailable` without an answer.
         """
         self.stop()
-        if self._thread is None or self._told.is_set():
+        if self._thread is None or self._notified.is_set():
             return
         self._thread.join(wait_s)
-        if not self._told.is_set():
+        if not self._notified.is_set():
             raise self._problem or Unavailable(
                 f"the master did not answer POST {self._path} in time: the preemption of this process is not acknowledged"
             )
 
     def _run(self) -> None:
-        while not self._told.is_set():
+        while not self._notified.is_set():
             try:
                 self.send()
             except Unavailable as error:

@@ -44,11 +44,11 @@ class AzureContainer:
         self.place = f"{self._client.primary_endpoint.partition('?')[0].rstrip('/')}"
 
     def put(self, key: str, content: bytes, *, new: bool = False) -> None:
-        with self._told("write", key):
+        with self._translated_errors("write", key):
             self._client.get_blob_client(key).upload_blob(content, overwrite=not new)
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        with self._told("read", key):
+        with self._translated_errors("read", key):
             try:
                 data: bytes = self._client.download_blob(key, offset=start, length=length).readall()
             except self._errors.HttpResponseError as error:
@@ -58,15 +58,15 @@ class AzureContainer:
         return data
 
     def upload(self, key: str, path: Path) -> None:
-        with self._told("write", key), open(path, "rb") as file:
+        with self._translated_errors("write", key), open(path, "rb") as file:
             self._client.get_blob_client(key).upload_blob(file, overwrite=True, max_concurrency=PARTS_AT_ONCE)
 
     def download(self, key: str, path: Path) -> None:
-        with self._told("read", key), open(path, "wb") as file:
+        with self._translated_errors("read", key), open(path, "wb") as file:
             self._client.download_blob(key, max_concurrency=PARTS_AT_ONCE).readinto(file)
 
     def page(self, prefix: str, after: str | None = None) -> tuple[Sequence[StoredObject], str | None]:
-        with self._told("list", prefix):
+        with self._translated_errors("list", prefix):
             pages = self._client.list_blobs(name_starts_with=prefix, results_per_page=PAGE).by_page(after)
             page = next(pages, ())
             found = [
@@ -77,7 +77,7 @@ class AzureContainer:
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             try:
-                with self._told("delete", key):
+                with self._translated_errors("delete", key):
                     self._client.delete_blob(key, delete_snapshots="include")
             except NotFound:
                 continue
@@ -136,7 +136,7 @@ class AzureContainer:
         return azure.core.exceptions
 
     @contextmanager
-    def _told(self, action: str, key: str) -> Iterator[None]:
+    def _translated_errors(self, action: str, key: str) -> Iterator[None]:
         known = self._errors
         try:
             yield

@@ -36,14 +36,14 @@ class GcsBucket:
 
     def put(self, key: str, content: bytes, *, new: bool = False) -> None:
         condition = {"if_generation_match": 0} if new else {}
-        with self._told("write", key):
+        with self._translated_errors("write", key):
             self._blob(key).upload_from_string(
                 content, "application/octet-stream", timeout=TIMEOUTS, retry=None, **condition
             )
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         end = None if length is None else start + length - 1
-        with self._told("read", key):
+        with self._translated_errors("read", key):
             try:
                 data: bytes = self._blob(key).download_as_bytes(
                     start=start or None, end=end, timeout=TIMEOUTS, retry=None, checksum=None if end else "auto"
@@ -53,17 +53,17 @@ class GcsBucket:
         return data
 
     def upload(self, key: str, path: Path) -> None:
-        with self._told("write", key):
+        with self._translated_errors("write", key):
             self._blob(key, PART_BYTES).upload_from_filename(
                 str(path), "application/octet-stream", timeout=TIMEOUTS, retry=self._of_parts
             )
 
     def download(self, key: str, path: Path) -> None:
-        with self._told("read", key):
+        with self._translated_errors("read", key):
             self._blob(key).download_to_filename(str(path), timeout=TIMEOUTS, retry=self._of_parts)
 
     def page(self, prefix: str, after: str | None = None) -> tuple[Sequence[StoredObject], str | None]:
-        with self._told("list", prefix):
+        with self._translated_errors("list", prefix):
             listed = self._client.list_blobs(
                 self._name, prefix=prefix, page_token=after, page_size=PAGE, timeout=TIMEOUTS, retry=None
             )
@@ -77,7 +77,7 @@ class GcsBucket:
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             try:
-                with self._told("delete", key):
+                with self._translated_errors("delete", key):
                     self._blob(key).delete(timeout=TIMEOUTS, retry=None)
             except NotFound:
                 continue
@@ -132,7 +132,7 @@ class GcsBucket:
         return google.api_core.exceptions
 
     @contextmanager
-    def _told(self, action: str, key: str) -> Iterator[None]:
+    def _translated_errors(self, action: str, key: str) -> Iterator[None]:
         import requests
         from google.auth.exceptions import GoogleAuthError, TransportError
         from google.cloud.exceptions import GoogleCloudError

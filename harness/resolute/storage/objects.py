@@ -196,15 +196,15 @@ class ObjectStorage:
         if not found:
             return {}
         manifest = self._own_manifest(uuid) if MANIFEST_NAME in found else None
-        doomed = {name for name in found if matches(name.rstrip("/"))}
+        removed = {name for name in found if matches(name.rstrip("/"))}
         if manifest is not None:
-            doomed.discard(MANIFEST_NAME)
-            if not doomed.isdisjoint(manifest.files):
-                new = only_about(manifest, lambda name: name not in doomed).to_bytes()
+            removed.discard(MANIFEST_NAME)
+            if not removed.isdisjoint(manifest.files):
+                new = only_about(manifest, lambda name: name not in removed).to_bytes()
                 self._call(lambda: self._bucket.put(above + MANIFEST_NAME, new))
                 found[MANIFEST_NAME] = len(new)
-        self._remove([above + name for name in sorted(doomed)])
-        left = {name: size for name, size in found.items() if name not in doomed}
+        self._remove([above + name for name in sorted(removed)])
+        left = {name: size for name, size in found.items() if name not in removed}
         if not left or (manifest is not None and left.keys() == {MANIFEST_NAME}):
             self.delete(uuid)
             return {}

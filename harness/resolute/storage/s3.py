@@ -57,12 +57,12 @@ class S3Bucket:
 
     def put(self, key: str, content: bytes, *, new: bool = False) -> None:
         condition = {"IfNoneMatch": "*"} if new else {}
-        with self._told(key):
+        with self._translated_errors(key):
             self._client.put_object(Bucket=self._bucket, Key=key, Body=content, **condition)
 
     def get(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         wanted = {} if length is None and start == 0 else {"Range": f"bytes={start}-{_end(start, length)}"}
-        with self._told(key):
+        with self._translated_errors(key):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=key, **wanted)
             except self._errors.ClientError as error:
@@ -73,16 +73,16 @@ class S3Bucket:
         return data
 
     def upload(self, key: str, path: Path) -> None:
-        with self._told(key):
+        with self._translated_errors(key):
             self._transfers.upload(str(path), self._bucket, key).result()
 
     def download(self, key: str, path: Path) -> None:
-        with self._told(key):
+        with self._translated_errors(key):
             self._transfers.download(self._bucket, key, str(path)).result()
 
     def page(self, prefix: str, after: str | None = None) -> tuple[Sequence[StoredObject], str | None]:
         going_on = {} if after is None else {"ContinuationToken": after}
-        with self._told(prefix):
+        with self._translated_errors(prefix):
             answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **going_on)
         found = [
             StoredObject(key=each["Key"], size=each["Size"], modified=each["LastModified"].timestamp())
@@ -91,14 +91,14 @@ class S3Bucket:
         return found, answer.get("NextContinuationToken")
 
     def delete(self, keys: Sequence[str]) -> None:
-        doomed = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        with self._told(keys[0]):
-            answer = self._client.delete_objects(Bucket=self._bucket, Delete=doomed)
+        removed = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        with self._translated_errors(keys[0]):
+            answer = self._client.delete_objects(Bucket=self._bucket, Delete=removed)
             for each in answer.get("Errors", ()):
                 raise self._errors.ClientError({"Error": each}, "DeleteObjects")
 
     def drop_unfinished(self, prefix: str) -> None:
-        with self._told(prefix):
+        with self._translated_errors(prefix):
             pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix)
             for each in [upload for page in pages for upload in page.get("Uploads", ())]:
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=each["Key"], UploadId=each["UploadId"])
@@ -151,7 +151,7 @@ class S3Bucket:
         return botocore.exceptions
 
     @contextmanager
-    def _told(self, key: str) -> Iterator[None]:
+    def _translated_errors(self, key: str) -> Iterator[None]:
         from s3transfer.exceptions import RetriesExceededError
 
         known = self._errors

@@ -62,7 +62,7 @@ class CheckpointRemoval:
         self._blocking = blocking or self._in_thread
         self._lanes: tuple[asyncio.Queue[Removal], ...] = tuple(asyncio.Queue() for _ in range(REMOVALS_AT_ONCE))
         self._away_until: dict[ExperimentId, float] = {}
-        self._told_away: set[ExperimentId] = set()
+        self._reported_away: set[ExperimentId] = set()
         self._keeping = CheckpointKeeping(engine, store)
         engine.on_commit(self._take)
 
@@ -121,13 +121,13 @@ class CheckpointRemoval:
                 loop.call_later(RETRY_S, lane.put_nowait, effect)
             else:
                 self._away_until.pop(effect.experiment, None)
-                self._told_away.discard(effect.experiment)
+                self._reported_away.discard(effect.experiment)
 
     async def _report_unavailable(self, effect: Removal, error: StorageUnavailable) -> None:
         """In the trial's log, once for as long as the storage of the experiment is away."""
-        if not isinstance(effect, RemoveCheckpoint | RemoveFiles) or effect.experiment in self._told_away:
+        if not isinstance(effect, RemoveCheckpoint | RemoveFiles) or effect.experiment in self._reported_away:
             return
-        self._told_away.add(effect.experiment)
+        self._reported_away.add(effect.experiment)
         problem = f"{error} It is tried again every {RETRY_S:g} s."
         try:
             await self._engine.submit(ReportRemovalWaits(uuid=effect.uuid, problem=problem))

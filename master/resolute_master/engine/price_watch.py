@@ -47,7 +47,7 @@ class PriceWatch:
         self._clock = clock
         self._rng = rng
         self.status = PriceWatchStatus(source=source.name, period_s=period_s)
-        self._told: dict[str, PriceWord] = {}
+        self._submitted: dict[str, PriceWord] = {}
         """The latest price of each offer, which is reported once."""
 
     async def run(self) -> None:
@@ -59,7 +59,7 @@ class PriceWatch:
     async def ask(self) -> None:
         """Once."""
         try:
-            await self._tell(await self._source.spot_prices(self._offers))
+            await self._submit(await self._source.spot_prices(self._offers))
         except ResoluteError as error:  # the cloud's, or the engine's while its store is away
             self._failed(str(error))
         except Exception as error:  # an SDK's own: prices are worth less than the master
@@ -68,12 +68,12 @@ class PriceWatch:
         else:
             self.status = replace(self.status, answered_at=self._clock.now(), failures=0, error="")
 
-    async def _tell(self, prices: Sequence[LivePrice]) -> None:
+    async def _submit(self, prices: Sequence[LivePrice]) -> None:
         words = [PriceWord(offer_id=p.offer_id, per_hour=p.per_hour, as_of=p.as_of) for p in prices]
-        news = tuple(word for word in words if self._told.get(word.offer_id) != word)
+        news = tuple(word for word in words if self._submitted.get(word.offer_id) != word)
         if news:
             await self._engine.submit(RecordPrices(pool=self.pool, source=self._source.name, prices=news))
-            self._told.update({word.offer_id: word for word in news})
+            self._submitted.update({word.offer_id: word for word in news})
 
     def wait_s(self) -> float:
         """Until the next time: the period, or after failures a time that doubles with each."""

@@ -142,8 +142,8 @@ class Reporting:
         """
         stored: Iterable[MetricReport] = reports
         if outcomes is not None and MetricOutcome.CONFLICT in outcomes:
-            told_apart = zip(reports, outcomes, strict=True)
-            stored = [report for report, outcome in told_apart if outcome is not MetricOutcome.CONFLICT]
+            paired = zip(reports, outcomes, strict=True)
+            stored = [report for report, outcome in paired if outcome is not MetricOutcome.CONFLICT]
         furthest: dict[tuple[TrialId, int], MetricReport] = {}
         validations: list[MetricReport] = []
         # What came in one request is of one run and group: there is one look at each report, and few at anything else.
@@ -156,16 +156,16 @@ class Reporting:
                 furthest[trial, run] = max(stepped if known is None else [known, *stepped], key=_STEPS)
         told = [*furthest.values(), *validations]
         if told:
-            await self._tell(tuple(map(_stored, told)))
+            await self._publish(tuple(map(_stored, told)))
 
-    async def _tell(self, reports: tuple[StoredReport, ...]) -> None:
+    async def _publish(self, reports: tuple[StoredReport, ...]) -> None:
         """Reports that the rules cannot process together are submitted one by one, so that one does not block the others."""
         try:
             await self._engine.submit(RecordReports(reports=reports))
         except (InvalidInput, RuleFault) as error:
             if len(reports) > 1:
                 for report in reports:
-                    await self._tell((report,))
+                    await self._publish((report,))
                 return
             for report in reports:
                 log.error("a metric report of trial %d is stored, but refused by the rules: %s", report.trial, error)

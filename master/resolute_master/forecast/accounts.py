@@ -90,7 +90,7 @@ class Accounts:
 
     def fall_due(self, now: datetime) -> tuple[list[Account], list[Account]]:
         """The accounts that wind down now, and those that wound down before and whose work has not ended: it is to be killed."""
-        landed: list[Account] = []
+        wound_down: list[Account] = []
         overdue: list[Account] = []
         for id_, account in sorted(self.known.items()):
             at = budget.due(account)
@@ -102,10 +102,10 @@ class Accounts:
             current = budget.resumed(account, now)
             found = budget.reached(current, now)
             if found is not None:
-                current = budget.landed(current, budget.reason(current, found, current.name), found.until, now)
-                landed.append(current)
+                current = budget.wound_down(current, budget.reason(current, found, current.name), found.until, now)
+                wound_down.append(current)
             self.known[id_] = current
-        return landed, overdue
+        return wound_down, overdue
 
     def refuse(self, id_: str, more: Rate, found: budget.Reached | None, unpriced: str, now: datetime) -> Account:
         """Winds the account down, because the work that was to start would add the rate `more`."""
@@ -114,5 +114,5 @@ class Accounts:
         until = None if found is None else found.until
         if found is not None and not unpriced:
             reason = budget.reason(account, found, account.name)
-        self.known[id_] = budget.landed(account, reason, until, now, more=more)
+        self.known[id_] = budget.wound_down(account, reason, until, now, more=more)
         return self.known[id_]

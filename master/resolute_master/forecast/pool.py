@@ -366,9 +366,9 @@ class VirtualPool:
                 self.snapshot = self.snapshot.with_usage(row) if kept else self.snapshot.without_usage(row)
         if self.accounts is None:
             return Ends()
-        landed, overdue = self.accounts.fall_due(self.now)
+        wound_down, overdue = self.accounts.fall_due(self.now)
         self._hold()
-        ends = [self._landed(account) for account in landed]
+        ends = [self._wound_down(account) for account in wound_down]
         killed = [a.id for account in overdue for a in self._work_of(account) if a.assigned_at is not None]
         return Ends(
             asked=tuple(id_ for each in ends for id_ in each.asked),
@@ -381,9 +381,9 @@ class VirtualPool:
         assert self.accounts is not None
         account = self.accounts.refuse(refused.account, refused.more, refused.reached, refused.unpriced, self.now)
         self._hold()
-        return self._landed(account)
+        return self._wound_down(account)
 
-    def _landed(self, account: Account) -> Ends:
+    def _wound_down(self, account: Account) -> Ends:
         assert account.landing is not None
         work = self._work_of(account)
         asked = [each for each in work if each.assigned_at is not None and not each.leaving]

@@ -84,7 +84,9 @@ def left(account: Account, ahead_s: float) -> Iterator[tuple[Reached, float]]:
         yield each, each.limit - each.spent - ahead - ROUNDING
 
 
-def landed(account: Account, reason: str, until: datetime | None, now: datetime, *, more: Rate = NOTHING) -> Account:
+def wound_down(
+    account: Account, reason: str, until: datetime | None, now: datetime, *, more: Rate = NOTHING
+) -> Account:
     """The account after its limit is reached. `more` is the rate that the refused work would add. An account that winds down
     already is returned unchanged."""
     if account.landing is not None:

@@ -157,13 +157,13 @@ def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
     """From the paid start to the end of the bill, both of which become known later."""
     more = _rate_of_machine(after) - (NOTHING if before is None else _rate_of_machine(before))
 
-    def unheard(since: datetime | None) -> float:
+    def unreported(since: datetime | None) -> float:
         return _billed(after, since, step.now) - (0.0 if before is None else _billed(before, since, step.now))
 
-    if more == NOTHING and not unheard(None):
+    if more == NOTHING and not unreported(None):
         return
     account = _account(step, account_id(Owner.POOL, after.pool))
-    step.put(account.corrected(unheard, step.now).paying(more, step.now))
+    step.put(account.corrected(unreported, step.now).paying(more, step.now))
 
 
 def _rate_of_machine(instance: Instance) -> Rate:
@@ -206,11 +206,11 @@ def refuse_start(step: Step, id_: str, more: Rate, found: budget.Reached | None,
     it would spend, on the agents `unpriced`."""
     account = _account(step, id_)
     if unpriced:
-        _land(step, account, _unpriced(account, unpriced), None)
+        _wind_down(step, account, _unpriced(account, unpriced), None)
     elif found is not None:
-        _land(step, account, _reason(step, account, found), found.until, more=more)
+        _wind_down(step, account, _reason(step, account, found), found.until, more=more)
     elif account.landing is not None:
-        _land(step, account, account.landing.reason, account.landing.until)
+        _wind_down(step, account, account.landing.reason, account.landing.until)
 
 
 def _unpriced(account: Account, agents: str) -> str:
@@ -233,19 +233,19 @@ def fall_due(step: Step, account: Account) -> None:
     step.put(current)
     found = budget.reached(current, step.now)
     if found is not None:
-        _land(step, current, _reason(step, current, found), found.until)
+        _wind_down(step, current, _reason(step, current, found), found.until)
 
 
-def _land(step: Step, account: Account, reason: str, until: datetime | None, *, more: Rate = NOTHING) -> None:
+def _wind_down(step: Step, account: Account, reason: str, until: datetime | None, *, more: Rate = NOTHING) -> None:
     """Nothing new, and what runs saves and ends. `more` would be spent beside that if it were not for the limit."""
     if account.landing is None:
-        step.put(budget.landed(account, reason, until, step.now, more=more))
-        _say(step, account, reason)
-    landed, hard = step.need(Account, account.id), account.owner is Owner.EXPERIMENT
+        step.put(budget.wound_down(account, reason, until, step.now, more=more))
+        _log(step, account, reason)
+    wound_down, hard = step.need(Account, account.id), account.owner is Owner.EXPERIMENT
     _hold_jobs(step, account)
     for allocation in _work(step, account):
         step.log(allocation.task_id, allocation.id, reason, level="WARNING")
-        allocations.preempt(step, allocation.id, reason, deadline=budget.deadline(landed) if hard else None)
+        allocations.preempt(step, allocation.id, reason, deadline=budget.deadline(wound_down) if hard else None)
     if hard:
         experiment = step.need(Experiment, ExperimentId(int(account.name)))
         if experiment.state is ExperimentState.ACTIVE:
@@ -256,7 +256,7 @@ def _resumed(step: Step, account: Account) -> Account:
     """The next period has begun, or the limit was raised."""
     going_on = budget.resumed(account, step.now)
     step.put(going_on)
-    _say(step, account, "the budget has funds again: work resumes")
+    _log(step, account, "the budget has funds again: work resumes")
     _hold_jobs(step, account)
     return going_on
 
@@ -267,7 +267,7 @@ def _reason(step: Step, account: Account, found: budget.Reached) -> str:
     return budget.reason(account, found, called)
 
 
-def _say(step: Step, account: Account, reason: str) -> None:
+def _log(step: Step, account: Account, reason: str) -> None:
     match account.owner:
         case Owner.POOL:
             pool = account.name
@@ -364,7 +364,7 @@ def set_budget(step: Step, command: SetBudget) -> None:
     if account.landing is not None:
         account = _resumed(step, account)
     if found is not None:
-        _land(step, account, _reason(step, account, found), found.until)
+        _wind_down(step, account, _reason(step, account, found), found.until)
 
 
 def check_amount(key: str, amount: float) -> None:

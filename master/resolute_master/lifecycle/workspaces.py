@@ -37,12 +37,12 @@ MAX_WORKSPACE_NAME_LENGTH = 80
 MAX_PROJECT_KEY_LENGTH = 5
 """Key of a project that the caller chooses: it is a prefix of numbers."""
 
-NOBODY = UserId(0)
+NO_OWNER = UserId(0)
 """Owns what always exists."""
 
-BUILT_IN_WORKSPACE = Workspace(id=UNCATEGORIZED_ID, name=UNCATEGORIZED, owner=NOBODY)
+BUILT_IN_WORKSPACE = Workspace(id=UNCATEGORIZED_ID, name=UNCATEGORIZED, owner=NO_OWNER)
 BUILT_IN_PROJECT = Project(
-    id=UNCATEGORIZED_ID, workspace_id=UNCATEGORIZED_ID, name=UNCATEGORIZED, key="UNCAT", owner=NOBODY
+    id=UNCATEGORIZED_ID, workspace_id=UNCATEGORIZED_ID, name=UNCATEGORIZED, key="UNCAT", owner=NO_OWNER
 )
 
 State = Step | ClusterState

@@ -37,7 +37,7 @@ class SpendingMetrics(Collector):
             "What may be spent in a day and in a month, where that is limited",
             labels=(*OWNER, "period"),
         )
-        landed = GaugeMetricFamily("resolute_budget_used_up", "1 while work is stopped for a budget", labels=OWNER)
+        stopped = GaugeMetricFamily("resolute_budget_used_up", "1 while work is stopped for a budget", labels=OWNER)
         now = self._clock.now()
         for account in sorted(self._engine.state.listed(Account), key=lambda each: each.id):
             if account.owner is Owner.EXPERIMENT:
@@ -45,7 +45,7 @@ class SpendingMetrics(Collector):
             current, key = account.until(now), (account.owner.value, account.name)
             spent.add_metric(key, current.in_all)
             rate.add_metric(key, current.rate_per_hour)
-            landed.add_metric(key, float(account.landing is not None))
+            stopped.add_metric(key, float(account.landing is not None))
             for name, amount, most in (
                 ("day", current.in_day, account.limits.per_day),
                 ("month", current.in_month, account.limits.per_month),
@@ -53,4 +53,4 @@ class SpendingMetrics(Collector):
                 period.add_metric((*key, name), amount)
                 if most is not None:
                     limit.add_metric((*key, name), most)
-        yield from (spent, rate, period, limit, landed)
+        yield from (spent, rate, period, limit, stopped)

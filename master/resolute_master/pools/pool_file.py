@@ -57,8 +57,8 @@ def read_pools(path: Path) -> tuple[FilePool, ...]:
 def config_of_pools(path: Path, raw: Mapping[str, Any]) -> MasterConfig:
     """A master's configuration, of which the pools are wanted: which of them is the default is not asked where the file does
     not say. Raises `InvalidInput`."""
-    unsaid = {"resource_manager": {"no_default_resource_pools": True}}
-    return load_master_config(path, {}, {} if "resource_manager" in raw else unsaid)
+    defaults = {"resource_manager": {"no_default_resource_pools": True}}
+    return load_master_config(path, {}, {} if "resource_manager" in raw else defaults)
 
 
 def offers_in(path: Path, now: datetime, name: str | None = None) -> tuple[GetPoolOffersResponse, ...]:

@@ -70,7 +70,7 @@ class Balance:
         """Cached until the next change, as these:"""
         self._outer_importance: dict[Path, Importance] = {}
         """By group of jobs, as `_outer`."""
-        self._vain: dict[tuple[Path, object], float] = {}
+        self._without_victims: dict[tuple[Path, object], float] = {}
         """By group and claim: the charge from which on a member finds no victims among the others."""
 
     # -- what a group holds --------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Balance:
 
     def give(self, member: Member, slots: int) -> None:
         self._change(member, slots)
-        self._vain.clear()
+        self._without_victims.clear()
 
     def left(self, victims: Iterable[Allocation]) -> None:
         for victim in victims:
@@ -104,7 +104,7 @@ class Balance:
                 self._losers.setdefault(member.path[:depth], {})[name] = member
             self._have_lost.append(member)
             self._change(member, -victim.slots_held)
-        self._vain.clear()
+        self._without_victims.clear()
 
     def losers(self, parents: Path) -> Mapping[str, Member]:
         """By name, the groups or jobs inside the group with victims, each with the job that lost slots last."""
@@ -268,7 +268,7 @@ class Balance:
             mine = self.after(parents[: depth + 1], 1.0, slots - 1)
             if self._richest.charge(self, parents[:depth]) > mine:
                 # An earlier claim from the same groups, and from all groups deeper inside, found no victims.
-                return mine < self._vain.get((parents[:depth], (where, slots)), inf)
+                return mine < self._without_victims.get((parents[:depth], (where, slots)), inf)
         return False
 
     def _kept_by_jobs(self, parents: Path, *, but: JobId | None = None) -> float:
@@ -282,12 +282,12 @@ class Balance:
         first = self._shares.group(key.parents).lines[key].first_key()
         return -inf if first is None else first.charge
 
-    def in_vain(self, claim: Claim) -> None:
+    def found_no_victims(self, claim: Claim) -> None:
         poor = self._sharer(claim.allocation)
         for group in poor.groups[:-1]:
             key = (group[:-1], (claim.where, claim.slots))
             mine = self.after(group, 1.0, claim.slots - 1)
-            self._vain[key] = min(mine, self._vain.get(key, inf))
+            self._without_victims[key] = min(mine, self._without_victims.get(key, inf))
 
     def _children(self, parents: Path) -> list[tuple[float, Path]]:
         """The groups inside with preemptible allocations, as (negative charge, group): the richest first."""

@@ -79,7 +79,7 @@ class Precedence(Protocol):
         """False only if `levels` would be empty; may be true although they are empty."""
         ...
 
-    def in_vain(self, claim: Claim) -> None:
+    def found_no_victims(self, claim: Claim) -> None:
         """The possible victims do not free enough slots. This holds until something is preempted or placed."""
         ...
 
@@ -252,7 +252,7 @@ class Evictions:
             return None
         eviction = self._found(claim, kind)
         if eviction is None:
-            self._precedence.in_vain(claim)
+            self._precedence.found_no_victims(claim)
             return None
         if pays is not None and not self._pays(eviction, pays):
             # Former victims are preferred less, but no claim waits longer because of that.

@@ -93,7 +93,7 @@ class ByPriority:
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
-        self._vain: dict[object, int] = {}
+        self._without_victims: dict[object, int] = {}
         """The fewest slots for which there are no victims, by `where`: later allocations have fewer candidates."""
 
     def any_after(self, priority: int, position: float = -inf) -> bool:
@@ -160,17 +160,17 @@ class ByPriority:
         mine = self._snapshot.standing(claim.allocation)
         if next(self._needless(claim.allocation, mine), None) is not None:
             return True
-        if self._is_vain(claim):
+        if self._finds_no_victims(claim):
             return False
         equals = claim.allocation.reserved_agents or self._was_moved(claim.allocation)
         return self.any_after(mine.priority, mine.position if equals else inf)
 
-    def in_vain(self, claim: Claim) -> None:
-        self._vain[claim.where] = min(claim.slots, self._vain.get(claim.where, claim.slots))
+    def found_no_victims(self, claim: Claim) -> None:
+        self._without_victims[claim.where] = min(claim.slots, self._without_victims.get(claim.where, claim.slots))
 
-    def _is_vain(self, claim: Claim) -> bool:
+    def _finds_no_victims(self, claim: Claim) -> bool:
         """An agent that could be emptied for it would have held the smaller claim, unless the agent is smaller than that."""
-        fewest = self._vain.get(claim.where)
+        fewest = self._without_victims.get(claim.where)
         if fewest is None or claim.slots < fewest:
             return False
         return claim.single_node or fewest == claim.slots or fewest <= (self._snapshot.sizes.first_key() or 0)
@@ -199,7 +199,7 @@ class ByPriority:
 
     def left(self, victims: Iterable[Allocation]) -> None:
         """Victims change no priority, and may free slots for several allocations."""
-        self._vain.clear()
+        self._without_victims.clear()
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
         if victim.job_id == claim.allocation.job_id:

@@ -134,7 +134,7 @@ class HalvingSearch(Method):
             return
         index, rung = _place_of(trial)
         if self._promotes:
-            issued = self._told(draft, trial, score_of(metric, smaller_is_better=self._smaller))
+            issued = self._report(draft, trial, score_of(metric, smaller_is_better=self._smaller))
             self._go_on(draft, index, issued=issued)
             return
         trial, goes_on, verdict = self._judge(draft, trial, metric)
@@ -161,7 +161,7 @@ class HalvingSearch(Method):
             self._go_on(draft, index, issued=False)
         elif self._promotes and trains:
             # No trial waits for ever for one that has ended.
-            self._go_on(draft, index, issued=self._told(draft, trial, LOST))
+            self._go_on(draft, index, issued=self._report(draft, trial, LOST))
         elif not self._promotes and reason is not None and not trial.stopped:
             draft.stand(trial, _board(index, rung), LOST, newest_first=True)
             self._compare_again(draft, index, rung)
@@ -214,7 +214,7 @@ class HalvingSearch(Method):
 
     # -- promoting ---------------------------------------------------------------------------------------------
 
-    def _told(self, draft: Draft, trial: SearchTrial, score: float) -> bool:
+    def _report(self, draft: Draft, trial: SearchTrial, score: float) -> bool:
         """A result at the trial's rung; returns whether any trial got a length for it."""
         index, rung = _place_of(trial)
         bracket, board, state = self._brackets[index], _board(index, rung), self._state(draft.own, index)
@@ -249,7 +249,7 @@ class HalvingSearch(Method):
         self._keep(draft, index, state)
         trial = self._rise(draft, trial)
         if not trial.open:
-            return self._told(draft, trial, LOST)
+            return self._report(draft, trial, LOST)
         draft.train(trial, self._brackets[index].units[rung + 1], f"it was promoted from {self._where(index, rung)}")
         return True
 

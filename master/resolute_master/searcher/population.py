@@ -83,7 +83,7 @@ class PopulationSearch(Method):
             self._create(draft, sample(self._space, draft.generator), source=None)
 
     def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
-        self._told(draft, trial, score_of(metric, smaller_is_better=self._smaller))
+        self._report(draft, trial, score_of(metric, smaller_is_better=self._smaller))
 
     def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
         if trial.stopped or trial.completed:
@@ -93,9 +93,9 @@ class PopulationSearch(Method):
             known = None if source is None else draft.records.get(source)
             self._create(draft, self._point(draft, known), source=source)
             return
-        self._told(draft, trial, LOST)
+        self._report(draft, trial, LOST)
 
-    def _told(self, draft: Draft, trial: SearchTrial, score: float) -> None:
+    def _report(self, draft: Draft, trial: SearchTrial, score: float) -> None:
         board = self._board(draft.own["round"])
         trial, place = draft.stand(trial, board, score, newest_first=False)
         draft.own["outstanding"] -= 1

@@ -32,7 +32,7 @@ class ReportedPrices:
     def __init__(self, cloud: FakeCloud, asked_every_s: float) -> None:
         self._cloud = cloud
         self._delay = timedelta(seconds=asked_every_s * (1.0 + JITTER)) + ANSWER
-        self._told: defaultdict[str, list[tuple[datetime, float]]] = defaultdict(list)
+        self._reported: defaultdict[str, list[tuple[datetime, float]]] = defaultdict(list)
         """By the offer, whose name contains the pool."""
         self._away: list[tuple[datetime, datetime]] = []
 
@@ -40,7 +40,7 @@ class ReportedPrices:
         for entity in change.upserts:
             price = entity.belief.price_per_hour if isinstance(entity, PoolBelief) else None
             if isinstance(entity, PoolBelief) and price is not None:
-                told = self._told[entity.belief.offer_id]
+                told = self._reported[entity.belief.offer_id]
                 if not told or told[-1][1] != price:
                     told.append((change.journal.at, price))
 
@@ -52,7 +52,7 @@ class ReportedPrices:
         """Of the machine in this time, at the reported price of its offer at each moment."""
         offer = self._cloud.machines[line.provider_id].request.offer
         cursor, price, amount = begin, offer.price_per_hour or 0.0, 0.0
-        for at, then in self._told.get(line.offer_id, ()):
+        for at, then in self._reported.get(line.offer_id, ()):
             if cursor < at < end:
                 amount += price * (at - cursor).total_seconds() / 3600.0
                 cursor = at
@@ -65,7 +65,7 @@ class ReportedPrices:
         again = {row.token: row.found_again_at for row in rows if row.found_again_at is not None}
         amount = 0.0
         for line in lines:
-            prices = [price for _, price in self._told.get(line.offer_id, ())]
+            prices = [price for _, price in self._reported.get(line.offer_id, ())]
             if line.token in again and prices:
                 first = self._cloud.machines[line.provider_id].request.offer.price_per_hour or 0.0
                 spread = max(*prices, first) - min(*prices, first)
@@ -89,7 +89,7 @@ class ReportedPrices:
         return due
 
     def _believed(self, offer_id: str, moment: datetime) -> float | None:
-        return next((price for at, price in reversed(self._told[offer_id]) if at <= moment), None)
+        return next((price for at, price in reversed(self._reported[offer_id]) if at <= moment), None)
 
 
 def work_pays_what_its_machines_cost(state: ClusterState) -> Iterator[str]:

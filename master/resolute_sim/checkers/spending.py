@@ -38,7 +38,7 @@ class Limits:
     def __init__(self, cloud: FakeCloud, event_log: EventLog, told: ReportedPrices) -> None:
         self._cloud = cloud
         self._event_log = event_log
-        self._told = told
+        self._reported = told
         self._unreachable: list[Unreachable] = []
 
     def unreachable(self, machine: str | None, begin: datetime, end: datetime) -> None:
@@ -66,9 +66,9 @@ class Limits:
         for each in sorted(self._unreachable, key=lambda each: each.begin):
             if each.machine not in (None, busy.machine):
                 continue
-            amount += self._told.cost(line, cursor, max(cursor, min(each.begin, busy.end)))
+            amount += self._reported.cost(line, cursor, max(cursor, min(each.begin, busy.end)))
             cursor = max(cursor, each.end)
-        return (amount + self._told.cost(line, cursor, max(cursor, busy.end))) / slots * busy.slots
+        return (amount + self._reported.cost(line, cursor, max(cursor, busy.end))) / slots * busy.slots
 
 
 def ordered(cloud: FakeCloud, rows: Iterable[Instance]) -> list[BillLine]:

@@ -16,7 +16,7 @@ DATABASE = "resolute.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReplayedJournal:
     """The result of a replay."""
 
     database: str
@@ -43,10 +43,10 @@ class Told:
         return {"database": self.database, "as_recorded": self.as_recorded, **asdict(self.replay)}
 
 
-def replay_recorded(source: str, config_file: Path | None) -> Told:
+def replay_recorded(source: str, config_file: Path | None) -> ReplayedJournal:
     """`source` is a state directory, a database file, or the URL of a database. Raises `InvalidInput` if it does not exist."""
     database = _database(source)
-    return Told(database=database, replay=asyncio.run(replay_database(database, config_file)))
+    return ReplayedJournal(database=database, replay=asyncio.run(replay_database(database, config_file)))
 
 
 def _database(source: str) -> str:

@@ -264,19 +264,19 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
         await settled(world)
         why = await world.get(f"/api/v1/jobs/{other}/explain")
         assert why["reason"].startswith(
-            "It waits for money: the budget of pool default is used up: 0.9500 of 1 spent today"
+            "It waits for a budget: the budget of pool default is used up: 0.9500 of 1 spent today"
         )
         listed = (await world.get("/api/v1/job-queues-v2?reasons=true"))["jobs"]
         assert {row["full"]["jobId"]: row["full"]["reason"] for row in listed}[other] == why["reason"]
         assert "was preempted" in str(await world.get(f"/api/v1/jobs/{job}/explain"))
         file = await world.get("/api/v1/resource-pools/default/snapshot")
-        assert f"It waits for money: {file['held']}." == why["reason"]
+        assert f"It waits for a budget: {file['held']}." == why["reason"]
         told = None
         while told is None:  # the list does not wait long for the first answer of its pool
             starts = (await world.get("/api/v1/resource-pools/default/starts"))["starts"]
             told = next((each["start"] for each in starts if each["jobId"] == other), None)
         assert told["expectedAt"] is None
-        assert told["basis"].startswith("it waits for money: the budget of pool default is used up: 0.9500 of 1")
+        assert told["basis"].startswith("it waits for a budget: the budget of pool default is used up: 0.9500 of 1")
 
 
 async def test_a_limit_that_could_not_be_kept_is_refused_before_anything_is_stored(tmp_path: Path) -> None:

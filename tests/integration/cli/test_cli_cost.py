@@ -103,8 +103,8 @@ async def test_budgets_are_listed_set_and_taken_away(det: Shell) -> None:
     assert "1.8000" in table and "no limit" in table
     assert "give --per-day" in await det("resource-pool", "set-budget", "default", code=2)
     await det("workspace", "set-budget", "Uncategorized", "--per-day", "5", "--per-month", "50")
-    landed = await det("resource-pool", "set-budget", "default", "--per-day", "1.5")
-    assert "stopped until 2026-01-02 00:00 UTC" in landed and "det resource-pool set-budget default" in landed
+    stopped = await det("resource-pool", "set-budget", "default", "--per-day", "1.5")
+    assert "stopped until 2026-01-02 00:00 UTC" in stopped and "det resource-pool set-budget default" in stopped
     states = {row["owner"]: row for row in json.loads(await det("budget", "--json"))}
     assert states["workspace"]["budget"] == {"perDay": 5.0, "perMonth": 50.0}
     (job,) = det.world.engine.state.all(Job)

@@ -478,7 +478,7 @@ def test_a_scale_plan_says_who_gets_no_machine_for_the_budget() -> None:
 
 
 def test_what_waits_for_the_budget_of_tomorrow_gets_its_machine_then() -> None:
-    # What runs costs 86.4 a day, so that it is never asked to land.
+    # What runs costs 86.4 a day, so that it is never wound down.
     cluster = PaidCluster(a_paid_pool(budget=Limits(per_day=86.5)))
     cluster.submit()
     cluster.run_for(86_400 - 400)

@@ -17,7 +17,7 @@ from resolute_master.domain.template import Template
 from resolute_master.domain.trial import Trial
 from resolute_master.domain.user import User
 from resolute_master.domain.workspace import UNCATEGORIZED_ID, Project, Workspace
-from resolute_master.lifecycle.workspaces import BUILT_IN_WORKSPACE, NOBODY
+from resolute_master.lifecycle.workspaces import BUILT_IN_WORKSPACE, NO_OWNER
 from resolute_master.store.base import TrialQuery
 
 MOST_DIGITS = 19
@@ -70,7 +70,7 @@ async def owned(api: ApiContext, found: Any) -> Sequence[Target] | None:
         case User():
             return (Target(name=f"user '{found.username}'", owner=found),)
         case Workspace():
-            return (_target(api, f"workspace '{found.name}'", NOBODY, found),)
+            return (_target(api, f"workspace '{found.name}'", NO_OWNER, found),)
         case Project():
             place = _workspace(api, found.workspace_id)
             return (_target(api, f"project '{found.name}'", found.owner, place),)

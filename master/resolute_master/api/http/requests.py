@@ -161,7 +161,7 @@ async def _answered(request: web.Request, handler: Handler, serving: Serving) ->
     try:
         return await answered(request, handler, serving.context)
     except Exception as error:
-        response = _of_nobody(request, error) or answer_to(request, error)
+        response = _without_caller(request, error) or answer_to(request, error)
         if response is None:
             raise
         _untie(error)
@@ -169,7 +169,7 @@ async def _answered(request: web.Request, handler: Handler, serving: Serving) ->
         return response
 
 
-def _of_nobody(request: web.Request, error: Exception) -> web.Response | None:
+def _without_caller(request: web.Request, error: Exception) -> web.Response | None:
     """The caller closed the connection while its request was read or answered: not a fault, and no answer is read."""
     gone = request.transport is None or request.transport.is_closing()
     return web.Response(status=CALLER_GONE) if gone and isinstance(error, ConnectionResetError) else None

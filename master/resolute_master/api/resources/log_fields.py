@@ -21,12 +21,12 @@ Item = Callable[[LogFields], object]
 
 
 async def of_trial(call: Call, trial: Trial) -> web.StreamResponse:
-    return await stream(call, _told(call, trial.task_id, trial, _of_trial, follow=call.query(LogFieldsQuery).follow))
+    return await stream(call, _values(call, trial.task_id, trial, _of_trial, follow=call.query(LogFieldsQuery).follow))
 
 
 async def of_task(call: Call, task: TaskRef) -> web.StreamResponse:
     trial = await find_task(call.api, task.id)
-    return await stream(call, _told(call, task.id, trial, _of_task, follow=call.query(LogFieldsQuery).follow))
+    return await stream(call, _values(call, task.id, trial, _of_task, follow=call.query(LogFieldsQuery).follow))
 
 
 def _of_trial(found: LogFields) -> TrialLogsFieldsResponse:
@@ -50,7 +50,7 @@ def _of_task(found: LogFields) -> TaskLogsFieldsResponse:
     )
 
 
-async def _told(call: Call, task: TaskId, trial: Trial, item: Item, *, follow: bool) -> AsyncGenerator[object, None]:
+async def _values(call: Call, task: TaskId, trial: Trial, item: Item, *, follow: bool) -> AsyncGenerator[object, None]:
     """A first message of what is there, and then what comes new, until the trial or the reader ends."""
     with call.api.reporting.watch_logs((task,)) as news, call.api.engine.watch("trial", trial.id) as moves:
         known, begun, over = LogFields(), False, False

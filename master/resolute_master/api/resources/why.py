@@ -69,7 +69,7 @@ def reason_without_pool(job: Job) -> str:
 
 def reason_to_hold(hold: str) -> str:
     """Nothing but money is in its way."""
-    return f"It waits for money: {hold}."
+    return f"It waits for a budget: {hold}."
 
 
 async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
@@ -217,7 +217,7 @@ def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], clos
 
 
 def _unless_held(found: Estimate, hold: str) -> JobStart:
-    return JobStart(basis=f"it waits for money: {hold}") if hold else _shown(found)
+    return JobStart(basis=f"it waits for a budget: {hold}") if hold else _shown(found)
 
 
 ROUTES = (

@@ -37,7 +37,7 @@ READ_TIMEOUT_S = 10.0
 
 PING_TIMEOUT_S = 2.0
 
-SAY_AGAIN_S = 30.0
+LOG_AGAIN_S = 30.0
 """Interval of log messages while the server is unavailable."""
 
 FIRST_RETRY_S = 0.05
@@ -199,7 +199,7 @@ class PostgresDatabase:
 
     async def _connect(self, lost: Session | None, timeout_s: float | None) -> Session:
         """Tries until it works, until the time is up, or until trying again is no use."""
-        began = said = self._clock.monotonic()
+        began = logged = self._clock.monotonic()
         pause_s = FIRST_RETRY_S
         while True:
             try:
@@ -213,8 +213,8 @@ class PostgresDatabase:
                         f"db.host: {self.address} did not answer for {timeout_s:.0f} s ({error}); "
                         "start the server, or correct db.host and db.port"
                     ) from error
-                if now - said >= SAY_AGAIN_S or now == began or pause_s == FIRST_RETRY_S:
-                    said = now
+                if now - logged >= LOG_AGAIN_S or now == began or pause_s == FIRST_RETRY_S:
+                    logged = now
                     log.warning("waiting for %s: %s", self.address, error)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_RETRY_S)

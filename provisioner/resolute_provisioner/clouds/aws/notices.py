@@ -60,7 +60,7 @@ class Ec2Notices:
         self._url = url.rstrip("/")
         self._poll_s = poll_s
         self._token = ""
-        self._told: set[tuple[NoticeKind, datetime | None, str]] = set()
+        self._reported: set[tuple[NoticeKind, datetime | None, str]] = set()
         self._complained: set[str] = set()
 
     async def next(self) -> Notice:
@@ -69,8 +69,8 @@ class Ec2Notices:
             while True:
                 for path in (ACTION_PATH, REBALANCE_PATH, EVENTS_PATH):
                     for notice in self._read(path, await self._ask(session, path)):
-                        if (key := (notice.kind, notice.deadline, notice.reason)) not in self._told:
-                            self._told.add(key)
+                        if (key := (notice.kind, notice.deadline, notice.reason)) not in self._reported:
+                            self._reported.add(key)
                             return notice
                 await asyncio.sleep(self._poll_s)
 

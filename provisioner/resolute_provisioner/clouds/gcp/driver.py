@@ -50,7 +50,7 @@ class GcpDriver(BootedDriver[GcpProvider]):
             catalogue=self.catalogue() if catalogue is None else catalogue,
             prices=provider.prices,
             cpu_slots_allowed=provider.cpu_slots_allowed,
-            further=_limit_in_vain,
+            further=_unsupported_limit,
         )
         return reader.offers(pool.pool_name, here, _lines(provider, here))
 
@@ -149,7 +149,7 @@ def _lines(provider: GcpProvider, here: Location) -> Iterator[Line]:
         yield from lines_of(offer, at, zones, accelerator=offer.gpu_type, accelerators=offer.gpu_num)
 
 
-def _limit_in_vain(line: Line, spot_price: float | None) -> Problem | None:
+def _unsupported_limit(line: Line, spot_price: float | None) -> Problem | None:
     """Other clouds accept a limit for a spot machine; Google Cloud does not."""
     if line.max_price is None or Market.SPOT not in line.markets:
         return None
