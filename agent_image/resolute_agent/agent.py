@@ -267,7 +267,7 @@ class Agent:
                 for container_id in effect.container_ids:
                     self._notify_task(container_id, effect.notice)
             case core.CloseLink():
-                log.warning("the link to the master begins anew: %s", effect.reason)
+                log.warning("the link to the master is opened again: %s", effect.reason)
                 self._close_link.set()
             case core.End():
                 log.warning("this machine ends: %s", effect.reason)

@@ -2,7 +2,7 @@
 
 A supervisor that is forked from a process which has imported what it needs runs within a millisecond; a new interpreter
 takes forty of them. The same holds for our launcher, with which every task begins: when a task's command is that of this very
-interpreter, its first process is a fork that runs the launcher at once. What a user wrote is always executed anew, so no task
+interpreter, its first process is a fork that runs the launcher at once. What a user wrote is always executed again, so no task
 shares a random state, a lock or a library's threads with another.
 
 It holds no state but one supervisor in reserve, which ends with it. Requests come as messages on its standard input, each

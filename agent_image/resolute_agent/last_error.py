@@ -13,7 +13,7 @@ from resolute.wire.states import FailureKind
 from resolute_agent.runtimes.base import Runtime
 
 TAIL_BYTES = 64 * 1024
-"""So much of the end of each stream is looked through."""
+"""Bytes at the end of each stream that are searched."""
 
 MOST_LINES = 25
 """Of a longer traceback the end is kept: that is where it happened."""

@@ -47,7 +47,7 @@ class Account:
 
 
 def _set_file_system_ids(uid: int, gid: int) -> None:
-    """The two calls report no error: asking for an id that there is none of answers the one in force."""
+    """The two calls report no error: for an id that does not exist they return the id in force."""
     libc = _libc()
     for name, wanted in (("setfsgid", gid), ("setfsuid", uid)):
         call = getattr(libc, name)

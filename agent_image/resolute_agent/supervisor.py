@@ -71,14 +71,14 @@ MARK = "DET_CONTAINER_ID"
 
 STAMP = struct.Struct("<dQ")
 STAMP_EVERY_S = 0.01
-"""Output is stamped at most so often; a task that writes without end must not fill the disk with times."""
+"""Minimum time between two stamps of output; a task that writes without end must not fill the disk with times."""
 
 MAX_UNSTORED_BYTES = 1024**3
 """Output of each stream on disk that the master has not stored. Past this the supervisor stops reading the pipe: the task blocks
 when it writes more, no output is lost, and one task cannot fill the disk."""
 
 LOOK_EVERY_S = 0.5
-"""A full disk, or a full stream, is looked at so often."""
+"""Interval between checks of a full disk or a full stream."""
 
 MACHINE_PID_VARIABLE = "RESOLUTE_MACHINE_PID"
 

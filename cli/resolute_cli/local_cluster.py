@@ -151,7 +151,7 @@ def cluster_up(
 
 
 def _check_database(plan: ClusterPlan) -> None:
-    """A cluster that knows something must not begin anew because a flag was left out."""
+    """A cluster with state must not start with an empty one because a flag was left out."""
     before = read_settings(plan.directory).get(DATABASE)
     now = settings_of(plan)[DATABASE]
     if before is not None and before != now and plan.own_config is None:

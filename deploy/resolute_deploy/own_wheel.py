@@ -25,7 +25,7 @@ def own_wheel(directory: Path) -> Path:
         distribution = Distribution.from_name(DISTRIBUTION)
     except PackageNotFoundError:
         raise InvalidInput(
-            f"{DISTRIBUTION} is not installed here, so that there is no wheel of it; give one with --wheel"
+            f"{DISTRIBUTION} is not installed here as a package, so it has no wheel; give one with --wheel"
         ) from None
     directory.mkdir(parents=True, exist_ok=True)
     checkout = _checkout(distribution)

@@ -225,7 +225,7 @@ class Beneath:
             os.close(os.open(name, flags, 0o644, dir_fd=self._descriptor))
 
     def replace_file(self, name: str, content: bytes) -> None:
-        """Write a file directly in this directory anew, as a whole and durably, for the directory's owner.
+        """Write a file directly in this directory again, as a whole and durably, for the directory's owner.
 
         A process that cannot change owners and may write to this file overwrites it: an owner of its own would make it unreadable
         here.

@@ -35,7 +35,7 @@ AUTHORITY_DAYS = 3650
 
 SERVER_DAYS = 365
 RENEWED_BEFORE_DAYS = 60
-"""The server's certificate is made anew so long before its end."""
+"""Time before its expiry at which the server's certificate is replaced."""
 
 BACKDATED = timedelta(hours=1)
 """Clocks of other machines may be late."""
@@ -119,7 +119,7 @@ class Authority:
             _, certificate = _read(self.files.server, _private(self.files.server))
             certificate.verify_directly_issued_by(authority)
         except (InvalidInput, InvalidSignature, ValueError, TypeError):
-            return False  # it is ours to make anew
+            return False  # the master made it, and may replace it
         return certificate.not_valid_after_utc - now > timedelta(days=RENEWED_BEFORE_DAYS) and _names_of(
             certificate
         ) == set(names)

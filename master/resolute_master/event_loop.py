@@ -55,7 +55,7 @@ class BatchSelector(selectors.DefaultSelector):
         taken: list[tuple[selectors.SelectorKey, int]] = []
         while self._left and len(taken) < SOCKETS_A_TURN:
             key, events = self._left.popleft()
-            # A socket that was closed or registered anew meanwhile is left to the system, which reports it again.
+            # A socket that was closed or registered again meanwhile is left to the system, which reports it again.
             if self.get_map().get(key.fileobj) == key:
                 taken.append((key, events))
         return taken

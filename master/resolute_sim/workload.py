@@ -20,7 +20,7 @@ METRIC = "loss"
 TIME_METRIC = "batches"
 
 EPOCH = datetime(2029, 12, 31, 23, 30, tzinfo=UTC)
-"""When each world begins: shortly before a new day, month and year, at which budgets begin anew."""
+"""When each world begins: shortly before a new day, month and year, at which budgets begin again."""
 
 OWNERS = (UserId(1), UserId(2))
 """The first users of each world."""

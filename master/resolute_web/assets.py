@@ -89,7 +89,7 @@ def _asset(name: str) -> Asset:
 
 @cache
 def icon_paths(name: str) -> str:
-    """The inside of an icon's picture, as its makers wrote it. Raises `FileNotFoundError` for one that there is not."""
+    """The contents of an icon's SVG file. Raises `FileNotFoundError` for an unknown icon."""
     text = (HERE / "vendor" / "lucide" / f"{name}.svg").read_text(encoding="utf-8")
     inside = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
     return " ".join(inside.split())

@@ -225,7 +225,7 @@ _WORDS = ("and", "or", "not", "is", "empty", "contains")
 
 
 def one_more(where: str, column: str, operator: str, value: str) -> str:
-    """The conditions with another one, which must hold as well. Raises `InvalidInput` for an operator that there is not."""
+    """The conditions with another one, which must hold as well. Raises `InvalidInput` for an unknown operator."""
     if operator not in OPERATORS:
         raise InvalidInput(f"operator: '{operator[:80]}' is not known; use one of {', '.join(OPERATORS)}")
     words = [_written(column), operator]

@@ -1,4 +1,4 @@
-"""The agent's side of its forkserver: started when first needed, and anew when it has died."""
+"""The agent's side of its forkserver: started when first needed, and again when it has died."""
 
 from __future__ import annotations
 

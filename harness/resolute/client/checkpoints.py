@@ -60,7 +60,7 @@ class Checkpoints:
         self.session.delete("api/v1/checkpoints", Empty, DeleteCheckpointsRequest(checkpoint_uuids=uuids))
 
     def remove_files(self, uuids: tuple[str, ...], globs: tuple[str, ...]) -> None:
-        """Begins the removal of the files that match; without patterns, only the list of files is read anew."""
+        """Begins the removal of the files that match; without patterns, only the list of files is read again."""
         request = CheckpointsRemoveFilesRequest(checkpoint_uuids=uuids, checkpoint_globs=globs)
         self.session.post("api/v1/checkpoints/rm", Empty, request)
 

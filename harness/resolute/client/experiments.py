@@ -1,4 +1,4 @@
-"""Experiments. What only some calls need is imported by them: a command line starts anew each time."""
+"""Experiments. What only some calls need is imported by them: a command line starts again each time."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def mask_experiment(config: Mapping[str, Any], names: SecretNames = BUILT_IN_NAM
 
 
 def mask_experiment_text(text: str, names: SecretNames = BUILT_IN_NAMES) -> str:
-    """The text of a submitted configuration for display: as it is where it can hold no secret, else written anew without them
+    """The text of a submitted configuration for display: as it is where it can hold no secret, else written again without them
     and without its comments."""
     if not _may_hold_secrets(text):
         return text

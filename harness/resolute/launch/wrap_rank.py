@@ -16,7 +16,7 @@ from resolute.launch.process_per_slot import copy_lines
 from resolute.task_info import environment
 
 LAST_OUTPUT_S = 1.0
-"""Output of a program that has ended is waited for so long: what it left running may hold the pipe open."""
+"""Maximum wait for the output of a program that has ended: processes that it left may hold the pipe open."""
 
 
 def main(arguments: list[str] | None = None) -> int:

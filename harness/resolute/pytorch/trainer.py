@@ -329,7 +329,7 @@ class _Fit:
         )
 
     def _restore(self) -> bool:
-        """Go on from the latest checkpoint that is whole. False when training begins anew, because none that is there is.
+        """Go on from the latest checkpoint that is whole. False when training begins again, because none that is there is.
 
         Raises `StorageUnavailable` where none is there: what was trained lies somewhere else.
         """
@@ -352,7 +352,7 @@ class _Fit:
                 f"neither checkpoint {wanted} nor one before it is in {self._core.checkpoint.storage.place}: is its file system "
                 "mounted on this machine? Mount it. To train again from the beginning, create a new experiment."
             )
-        logger.error("no checkpoint of this trial can be used: training begins anew")
+        logger.error("no checkpoint of this trial can be used: training starts from the beginning")
         return False
 
     def _fallbacks(self, uuid: str) -> Iterator[str]:

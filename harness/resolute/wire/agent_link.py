@@ -151,7 +151,7 @@ class ContainerReport:
 class Hello:
     """First message of every connection.
 
-    `incarnation` is drawn anew by each agent process; reports of older incarnations of the same agent are fenced.
+    `incarnation` is drawn again by each agent process; reports of older incarnations of the same agent are fenced.
     `containers` are all that the agent has or remembers and that the master has not yet acknowledged as ended.
     A machine of an elastic pool is given `instance_id` and `join_token` by its boot configuration; the token is good until
     the machine has kept the `credential` that the master gave it, which it shows from then on.

@@ -149,7 +149,7 @@ class AgentHub:
 
         From here on, before it is registered, so that of two concurrent links the later one stays.
 
-        A link may be dead on one side only, so the same process, and a machine of a cloud pool, may always come anew. Another
+        A link may be dead on one side only, so the same process, and a machine of a cloud pool, may always come again. Another
         process of an own machine may not while the first is connected: two machines may be copies of one disk.
         """
         if self._closing:

@@ -61,7 +61,7 @@ _BODIES: Mapping[str, msgspec.json.Decoder[AgentMessage]] = {
 
 
 def decode(frame: str) -> AgentMessage:
-    """Raises `Closed` for what is not a message of the protocol: the agent has to begin anew."""
+    """Raises `Closed` for what is not a message of the protocol: the agent has to begin again."""
     try:
         envelope = _ENVELOPES.decode(frame)
         message = _BODIES[envelope.type].decode(envelope.body)

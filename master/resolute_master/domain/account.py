@@ -91,7 +91,7 @@ class Landing:
     rate_per_hour: float = 0.0
     """What was spent then, and would be again."""
     moving_rate_per_hour: float = 0.0
-    """So much of that at prices of the market."""
+    """The part of it at prices of the market."""
     most_per_hour: float = 0.0
     """What the work of then may come to cost while it saves and ends: a rise up to this was held back for."""
 

@@ -248,7 +248,7 @@ class Cycle:
         self._schedule_revisit(pool, plan.revisit_at)
 
     def _machines(self, pool: PoolName) -> tuple[InstanceView, ...]:
-        """The pool's machines by id; only those that this cycle has touched are looked at anew."""
+        """The pool's machines by id; only those that this cycle has changed are read again."""
         entities = (
             entity
             for kind, key in self._step.written_keys()

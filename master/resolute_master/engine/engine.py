@@ -55,7 +55,7 @@ DECIDE_BUDGET_S = 0.01
 a turn meanwhile."""
 
 SAFETY_PASS_S = 60.0
-"""Every pool is looked at so often, although each change is followed by a cycle of its own."""
+"""Interval between decisions about every pool, in addition to those after each change."""
 
 STOPPED = Unavailable("the engine has stopped")
 
@@ -270,7 +270,7 @@ class Engine:
         )
         accept(self.state)
         if not stored.sequence:
-            # So that there is never a journal without a beginning. Later starts need none: a replay runs over them.
+            # So every journal has a beginning. Later starts need none: a replay includes them.
             self._snapshots.begin(self._memory)
             await self._snapshots.written()
         boot = _Waiting(MasterStarted(version=self._version), asyncio.get_running_loop().create_future())

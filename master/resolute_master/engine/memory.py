@@ -38,7 +38,7 @@ from resolute_provisioner.model import InstanceView, ScalePlan
 Pools = Mapping[PoolName, PoolPolicy]
 
 STALE_DEADLINES = 100
-"""The heap is built anew when more of it than this, and more than half, is out of date."""
+"""The heap is rebuilt when more entries than this, and more than half of them, are out of date."""
 
 
 _POOL_OF: Mapping[type[Entity], Callable[[Any], PoolName | None]] = {

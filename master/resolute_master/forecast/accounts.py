@@ -57,7 +57,7 @@ class Accounts:
         self._pay((account_id(Owner.POOL, self.pool),), rate - before)
 
     def slots_cost(self, id_: AllocationId, rate: Rate, payers: tuple[str, ...]) -> None:
-        """What an allocation holds costs so much from now on, 0 when it has ended."""
+        """Sets the rate of what an allocation holds, 0 when it has ended."""
         before, paid_by = self.held.pop(id_, (NOTHING, payers))
         if rate != NOTHING:
             self.held[id_] = (rate, paid_by)

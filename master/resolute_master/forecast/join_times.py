@@ -13,7 +13,7 @@ from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
 LEAST = 10
 """Fewer machines of an offer do not show their variation."""
 SPREAD = 0.15
-"""Deviation of the logarithm of the time to join, while too few are known: machines of one kind differ by about so much."""
+"""Deviation of the logarithm of the time to join, while too few are known: the usual deviation among machines of one kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

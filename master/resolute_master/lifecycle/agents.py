@@ -253,7 +253,7 @@ def lose(step: Step, id_: AgentId, reason: str, *, word: str = "lost") -> None:
 
 
 def forget(step: Step, command: ForgetAgent) -> None:
-    """Free its name: another machine may join under it, or this one anew."""
+    """Free its name: another machine may join under it, or this one again."""
     agent, key = step.get(Agent, command.agent), step.get(AgentKey, command.agent)
     if agent is None and key is None:
         raise NotFound("agent", command.agent)

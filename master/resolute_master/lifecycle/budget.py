@@ -51,7 +51,7 @@ FAR_S = 10 * 365 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A limit that is reached; `until` is when it begins anew, None never."""
+    """A limit that is reached; `until` is when its next period begins, None for a limit without periods."""
 
     words: str
     limit: float

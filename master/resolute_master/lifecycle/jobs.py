@@ -127,7 +127,7 @@ def _check_pool_change(job: Job, command: c.UpdateJob) -> None:
         raise FailedPrecondition(f"resourcePool: job '{job.id}' is in pool '{job.pool}' already")
     if job.experiment_id is None:
         raise FailedPrecondition(
-            f"resourcePool: job '{job.id}' is a {job.kind.lower()}, and only experiments change pools; start it anew there"
+            f"resourcePool: job '{job.id}' is a {job.kind.lower()}, and only experiments change pools; submit it again there"
         )
 
 

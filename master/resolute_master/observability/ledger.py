@@ -25,7 +25,7 @@ from resolute_master.store.base import Store
 log = logging.getLogger(__name__)
 
 PERIOD_S = 30.0
-"""The books are looked at so often; reading them takes some queries a machine."""
+"""Interval between reads of the ledger, which take some queries per machine."""
 
 SHARE = 20
 """Between two looks passes at least this many times the time that the last one took: never more than a twentieth of the store."""

@@ -24,7 +24,9 @@ def read_remembered(path: Path) -> Any:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path}: cannot be read ({error}); remove it, and the next start writes it anew") from error
+        raise InvalidInput(
+            f"{path}: cannot be read ({error}); remove it, and the next start writes a new one"
+        ) from error
 
 
 def remember(path: Path, value: Any) -> None:

@@ -1,6 +1,6 @@
 """The random numbers of one search: Mersenne Twister, seeded like NumPy's legacy `RandomState`.
 
-The whole state is (seed, draws of 32 bits so far), so it is saved as two integers. Taking it up again draws them anew, which a
+The whole state is (seed, draws of 32 bits so far), so it is saved as two integers. Taking it up again draws them again, which a
 search of ten thousand trials must not do for each of them: a generator that continues where another has stopped takes over its
 twister.
 
@@ -113,7 +113,7 @@ LEFT = 64
 """Number of cached twisters, the newest; they take 3 kB each, and few searches are active."""
 
 _left: dict[tuple[int, int], random.Random] = {}
-"""By seed and draws so far. What is not here is drawn anew: it changes what a draw costs, and no draw."""
+"""By seed and draws so far. What is not here is drawn again: it changes what a draw costs, and no draw."""
 
 
 def _leave(state: tuple[int, int], twister: random.Random) -> None:

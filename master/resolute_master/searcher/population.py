@@ -29,7 +29,7 @@ LOST = math.inf
 
 
 class Exploration(Struct, frozen=True, kw_only=True):
-    """How a copy's hyperparameters differ: each is drawn anew with this probability, else made larger or smaller by the factor."""
+    """How a copy's hyperparameters differ: each is drawn again with this probability, else made larger or smaller by the factor."""
 
     resample_probability: float
     perturb_factor: float
@@ -132,7 +132,7 @@ class PopulationSearch(Method):
         draft.create(self._space, hparams=point, length=self._length, own=own, source=source)
 
     def _point(self, draft: Draft, source: SearchTrial | None) -> dict[str, Any]:
-        """A changed copy of the source's, or one that is drawn anew."""
+        """A changed copy of the source's, or one that is drawn again."""
         if source is None:
             return sample(self._space, draft.generator)
         return explored(self._space, source.own["point"], self._exploration, draft.generator)
@@ -170,8 +170,8 @@ class PopulationSearch(Method):
 
 
 def explored(space: Space, point: Mapping[str, Any], how: Exploration, generator: Generator) -> dict[str, Any]:
-    """Every hyperparameter drawn anew or perturbed within its bounds; choices that are not drawn anew stay. One whose condition was
-    not met before is drawn."""
+    """Every hyperparameter drawn again or perturbed within its bounds; choices that are not drawn again stay. One whose
+    condition was not met before is drawn."""
     return pruned(
         space, {name: _explored(space[name], point.get(name, ABSENT), how, generator) for name in sorted(space)}
     )

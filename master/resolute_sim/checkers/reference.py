@@ -165,7 +165,7 @@ def _reported(change: Change) -> set[str]:
 
 
 def snapshots_equal_scratch(memory: Memory) -> Iterator[str]:
-    """The incrementally kept snapshot of each pool equals one that is built anew."""
+    """The incrementally kept snapshot of each pool equals one that is built again."""
     state = memory.state
     for name, policy in sorted(memory.pools.items()):
         kept = memory.snapshots[name]

@@ -54,7 +54,7 @@ def _shown(line: LogLine) -> dict[str, Any]:
 
 
 async def follow(call: Call, _: None) -> web.StreamResponse:
-    """Lines after the one that the page had last. A restarted master counts anew: a number beyond its last one begins again."""
+    """Lines after the one that the page had last. A restarted master counts again: a number beyond its last one begins again."""
     wanted, ring = _Filter(call.request.query), call.api.master_log
     last = number_in("after", call.request.headers.get("Last-Event-ID") or call.request.query.get("after", "0"))
     headers = {**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}

@@ -1,4 +1,4 @@
-"""The notes of an experiment, written in a page of their own: the experiment's page reads itself anew while it is open."""
+"""The notes of an experiment, written in a page of their own: the experiment's page reads itself again while it is open."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from resolute_web.page import Page, page
 from resolute_web.views.pool import find_pool
 
 MAX_WAIT_S = 1.0
-"""A page is shown then, and is loaded anew until the advice is there."""
+"""A page is shown then, and is loaded again until the advice is there."""
 RELOADED_S = 5
 
 

@@ -23,7 +23,7 @@ from resolute_provisioner.planning.standing import by_id, seconds_between
 SCALE_S = 300.0
 """What has just begun is as likely to be shorter than this as longer: half of the work of a cluster is over within minutes."""
 LONGEST_WAIT = 0.5
-"""So much of a boot a gang may count on slots that others will free."""
+"""Share of a boot time for which a gang may wait for slots that other work will free."""
 AFTER_BOUGHT = 3
 """What is there and what is coming is filled before (`Machine.preference`)."""
 PREFIX = "soon-free-"

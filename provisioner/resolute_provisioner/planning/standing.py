@@ -18,7 +18,7 @@ NOTICE_GRACE_S = 60.0
 """Time after the deadline of its notice at which the pool ends a machine itself."""
 
 MASS_LOSS_SHARE = 0.5
-"""When so large a part of the machines is out of contact at once, our own network is the suspect, not the machines."""
+"""Share of the machines that are out of contact at once from which on the master's own network is the likely cause."""
 
 MASS_LOSS_GRACE_S = 1800.0
 """Time past the ordinary limit for which the suspicion protects them. Healthy machines that cannot reach their master end
@@ -39,7 +39,7 @@ class Standing:
     lost: bool
     """Out of contact for too long, while most others are not, or for much too long."""
     suspect: bool
-    """Out of contact for too long, together with so large a part of the pool that no action is taken."""
+    """Out of contact for too long, together with a part of the pool that is large enough (`MASS_LOSS_SHARE`) to take no action."""
     capacity: bool
     """Work may be planned on it: it is there, or it is coming."""
 

@@ -312,7 +312,7 @@ def _named(target: Target, rule: Rule) -> str:
 
 
 def _may(rule: Rule, target: Target | None) -> str:
-    """Names the workspace, and leaves out an owner that there is not."""
+    """Names the workspace, and its owner if it has one."""
     if target is None or rule not in (Rule.WORK, Rule.REPORT):
         return rule.value
     owners = ["its own task"] if rule is Rule.REPORT else []

@@ -60,7 +60,7 @@ def reason_to_idle(job: Job, experiment: Experiment | None, moving: Moving | Non
 def reason_without_pool(job: Job) -> str:
     """Nothing of the job can start: the configuration has lost its pool since it was admitted."""
     out = (
-        "start the task anew in another pool"
+        "submit the task again in another pool"
         if job.experiment_id is None
         else f"move the job with `det job update {job.id} --resource-pool POOL`"
     )

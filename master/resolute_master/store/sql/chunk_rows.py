@@ -57,7 +57,7 @@ def _extend(connection: Connection, key: Key, reports: Sequence[MetricReport]) -
 
 
 def _cut(connection: Connection, trial: TrialId, step: int, reported: Collection[str]) -> None:
-    """Make anew what reaches to that step or beyond, of every group; and the groups that have reported now."""
+    """Make again what reaches to that step or beyond, of every group; and the groups that have reported now."""
     column = tables.metric_chunks.c
     reaching = (
         select(column.metric_group, func.min(column.first_step))
@@ -70,7 +70,7 @@ def _cut(connection: Connection, trial: TrialId, step: int, reported: Collection
 
 
 def _repair(connection: Connection, key: Key, steps: Collection[int]) -> None:
-    """Make anew the chunks in which these steps are, or between which they come."""
+    """Make again the chunks in which these steps are, or between which they come."""
     begin = select(tables.metric_chunks.c.first_step).where(*_of(key)).order_by(tables.metric_chunks.c.first_step)
     first = list(connection.execute(begin).scalars())
     for number in sorted({max(bisect_right(first, step) - 1, 0) for step in steps}):

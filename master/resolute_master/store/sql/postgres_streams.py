@@ -35,11 +35,11 @@ ROWS_A_TURN = 500
 
 
 class _RolledBack(Exception):
-    """Rows of older runs no longer count: what they came to is made anew by the careful way."""
+    """Rows of older runs no longer count: what they came to is made again by the careful way."""
 
 
 REMEMBERED_TRIALS = 50_000
-"""Past that the memory of what is archived starts anew: it only saves work."""
+"""Past that the memory of what is archived starts again: it only saves work."""
 
 
 class Bulk:

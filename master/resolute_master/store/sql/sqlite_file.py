@@ -1,7 +1,7 @@
 """The file of a SQLite database: whether it still is the one that was opened, and whether one must be there.
 
 SQLite continues with a removed file: it commits into a file that can never be opened again. And it makes a new database where
-there is none, so that a cluster whose file was lost would begin anew with the first user and without its work.
+there is none, so that a cluster whose file was lost would begin again with the first user and without its work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from resolute_master.store.base import StoreBroken
 log = logging.getLogger(__name__)
 
 CHECK_S = 0.3
-"""The file is looked at so often, and after each write: a master that writes nothing notices within a second, too."""
+"""Interval between checks of the file, which is also checked after each write: a master that writes nothing detects a change,
+too."""
 
 _MAGIC = b"SQLite format 3\x00"
 _WAL_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")

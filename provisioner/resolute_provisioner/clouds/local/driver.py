@@ -23,7 +23,7 @@ from resolute_provisioner.model import Market, Offer, RefusalKind
 from resolute_provisioner.offers import OPERATOR
 
 LISTING_S = 2.0
-"""The machines are listed so often even when nothing is known to change: the list is a look at some files."""
+"""Interval between lists of the machines, also while nothing is known to change: a list reads some files."""
 
 
 class LocalDriver(Driver[LocalProvider]):

@@ -28,5 +28,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("trial_id", "metric_group", "first_step"),
     )
     op.create_index("ix_experiments_project_id_state_started_at", "experiments", ["project_id", "state", "started_at"])
-    # By this version's own code: a version that keeps them otherwise makes them anew.
+    # By this version's own code: a version that keeps them otherwise makes them again.
     chunk_rows.fill(op.get_bind())
