@@ -95,7 +95,7 @@ def private_root(launch: dict[str, Any]) -> list[str]:
     """Build a root of this process's own and move into it; returns what could not be made visible there.
 
     Everything of the machine is bound as it is, but `/run/determined` (the container's run directory), `/tmp` (its own)
-    and the `binds`; `keep` names paths that must stay although they lie under `/tmp`. A task of another user gets
+    and the `binds`; `keep` names paths that must stay although they are under `/tmp`. A task of another user gets
     `/proc` and `/dev/shm` of its own as well, and sees an empty directory in place of those that are `covered`, and of those
     on the way to what it was lent (`lent`) that only others may enter.
     """
@@ -134,7 +134,7 @@ def private_root(launch: dict[str, Any]) -> list[str]:
 
 
 def _keep(launch: dict[str, Any], account: Account | None) -> None:
-    """Bind what lies under `/tmp` and stays visible, each once. What a task names itself its user must be able to reach."""
+    """Bind what is under `/tmp` and stays visible, each once. What a task names itself its user must be able to reach."""
     lent, bound = launch["lent"] if account is not None else (), list[str]()
     for path in sorted({*launch["keep"], *lent}):
         if not path.startswith("/tmp/") or any(strictly_contains(outer, path) for outer in bound):

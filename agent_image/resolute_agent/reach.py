@@ -13,7 +13,7 @@ REMEDY = "an operator allows it with host_paths.allowed in the configuration of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """`rules` decide about host paths that a task's configuration names. `keep` are paths that tasks see although they lie in
+    """`rules` decide about host paths that a task's configuration names. `keep` are paths that tasks see although they are in
     something that is hidden from them."""
 
     rules: HostPathRules = field(default_factory=lambda: HostPathRules(remedy=REMEDY))

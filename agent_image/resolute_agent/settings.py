@@ -32,7 +32,7 @@ class AgentSettings:
     `notice_url` is where an interruption is announced, or `notice_metadata` names the cloud whose metadata service does it.
     `join_token_file` holds the token that `join_token` is otherwise.
     `docker_host` is the engine's socket, `docker_memory_bytes` the most memory of a container (0: no limit) and
-    `docker_ulimits` its limits by name. `keep_paths` stay visible to tasks although they lie in something that is hidden
+    `docker_ulimits` its limits by name. `keep_paths` stay visible to tasks although they are in something that is hidden
     from them, such as `/tmp`. `hidden_paths` hold state of the cluster, which no task may reach; `config_file` is where the
     settings came from. `host_paths_allowed` lists what experiments may name of the machine (`None`: all but state and system).
     `slot_threads`: number of compute threads of a CPU slot's processes (0: its share of the processors).

@@ -11,7 +11,7 @@ from resolute_cli.invocation import Invocation
 from resolute_cli.render import Renderer, time_text
 
 SHARE = "82 to 90 %"
-"""Fraction of the starts that lie in their range, by the number of completed simulations, which the basis contains."""
+"""Fraction of the starts that are in their range, by the number of completed simulations, which the basis contains."""
 NAMES_SHOWN = 8
 """Longer lists are cut on the terminal; JSON has them."""
 

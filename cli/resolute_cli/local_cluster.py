@@ -2,7 +2,7 @@
 
 Tasks are processes too, or with `docker` containers of this machine's engine.
 
-Everything of a cluster lies in one directory:
+Everything of a cluster is in one directory:
 
     cluster.json    name, address, and which process is the master
     settings.json   the flags that it was started with the last time

@@ -1,6 +1,6 @@
 """What users import, and the shared kernel of every Resolute process.
 
-Knows how user code talks to a master, or runs without one: `resolute.core`, `resolute.pytorch`, `resolute.client`.
+Knows how user code connects to a master, or runs without one: `resolute.core`, `resolute.pytorch`, `resolute.client`.
 The kernel (`clock`, `ids`, `errors`, `wire`) names the contract that master, agent, provisioner and CLI share.
 Must not know schedulers, clouds or SQL, and needs the standard library only wherever a training container
 imports it.

@@ -284,7 +284,7 @@ class Beneath:
     def _step(self, name: str) -> Beneath:
         shown = f"{self._shown}/{readable(name)}"
         if self._depth >= MAX_DEPTH:
-            raise TooDeep(f"{shown} lies in more than {MAX_DEPTH} directories; nothing so deep is read or removed here")
+            raise TooDeep(f"{shown} is in more than {MAX_DEPTH} nested directories, which is the maximum; move it")
         try:
             descriptor = os.open(name, _DIRECTORY, dir_fd=self._descriptor)
         except OSError as error:

@@ -1,6 +1,6 @@
 """Which paths of a machine an experiment may name: for `bind_mounts`, storage and devices. Standard library only.
 
-A path reaches another when it is that path, lies inside it, or contains it. A path is looked at as it is written (without `..`
+A path reaches another when it is that path, is inside it, or contains it. A path is looked at as it is written (without `..`
 and doubled slashes) and as this machine resolves it, so that no symbolic link leads around a rule.
 """
 
@@ -129,7 +129,7 @@ def normal(path: str) -> str:
 
 
 def contains(outer: str, inner: str) -> bool:
-    """Whether `inner` is `outer` or lies inside it."""
+    """Whether `inner` is `outer` or is inside it."""
     return inner == outer or strictly_contains(outer, inner)
 
 
@@ -138,5 +138,5 @@ def strictly_contains(outer: str, inner: str) -> bool:
 
 
 def reaches(path: str, other: str) -> bool:
-    """Whether one of the two is, or lies inside, the other."""
+    """Whether one of the two is, or is inside, the other."""
     return contains(path, other) or contains(other, path)

@@ -122,7 +122,7 @@ class Checks:
 
     def resumed(self, trial: int, run: int, *, told: int, uuid: str) -> None:
         problems = resume.resumed(self._event_log, self._checkpoints, trial=trial, run=run, told=told, uuid=uuid)
-        self._found("resume: runs go on from the latest checkpoint", problems)
+        self._found("resume: runs resume from the latest checkpoint", problems)
 
     def excuse(self, seconds: float) -> None:
         """Time for which the master or a machine was unreachable."""

@@ -59,7 +59,7 @@ RELIABLE_CLOUD = FakeBehaviour(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceMoves:
-    """`mean_gap_s` lies between two moves of the spot market, on the average."""
+    """`mean_gap_s` is between two moves of the spot market, on the average."""
 
     mean_gap_s: float
     asked_every_s: float

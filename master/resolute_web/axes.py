@@ -110,7 +110,7 @@ class Scale:
         return (at - low) / (high - low) if high > low else 0.5
 
     def place_of_end(self, value: float | None, otherwise: float) -> float:
-        """Of an end of a range, which may lie outside of the axis."""
+        """Of an end of a range, which may be outside of the axis."""
         if value is None:
             return otherwise
         return self.place(min(max(value, self.low), self.high))

@@ -37,7 +37,7 @@ _CLASSES: Sequence[tuple[_TokenType, str]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A file of the archive; `depth` is how many folders it lies in."""
+    """A file of the archive; `depth` is how many folders it is in."""
 
     path: str
     name: str

@@ -315,7 +315,7 @@ MUTATIONS = (
     Mutation(
         name="resume one step off",
         apply=resume_one_step_off,
-        caught_by=("resume: runs go on from the latest checkpoint",),
+        caught_by=("resume: runs resume from the latest checkpoint",),
     ),
     Mutation(
         name="leak a member of a gang",

@@ -110,7 +110,7 @@ def parse_query(text: str, fields: Sequence[str] = QUERY) -> tuple[Listing, froz
         elif _LOST.search(line) or (values[0].isdigit() and "[" in line):
             unusable.append(line)
         else:
-            raise DetectionFailed(f"nvidia-smi said {line!r}, which is no device")
+            raise DetectionFailed(f"nvidia-smi printed {line!r}, which describes no device")
     gpus.sort(key=lambda gpu: gpu.index)
     return Listing(gpus=tuple(gpus), driver=driver, unusable=tuple(unusable)), frozenset(split)
 

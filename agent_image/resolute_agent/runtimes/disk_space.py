@@ -20,7 +20,7 @@ _NOT_HERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def free_stored(path: Path, *, freed: int, stored: int) -> int:
-    """Free what lies before `stored` when that is worth it; `freed` was freed before. Returns up to where it is free now.
+    """Free what is before `stored` when that is worth it; `freed` was freed before. Returns up to where it is free now.
 
     A file system that knows no holes keeps everything, as if there were nothing to free.
     """

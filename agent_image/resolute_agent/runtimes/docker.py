@@ -409,7 +409,7 @@ def _launch_error(spec: ContainerSpec, error: EngineError) -> LaunchRefused | La
     if "could not select device driver" in said:
         return LaunchRefused(f"the engine cannot give GPUs to containers: {said}; install NVIDIA's container toolkit")
     if error.status in (400, 403, 404) or any(text in said for text in _REFUSED):
-        return LaunchRefused(f"the engine cannot run image {spec.image!r} as asked: {said}")
+        return LaunchRefused(f"the engine cannot run image {spec.image!r} with the requested settings: {said}")
     return LaunchFailed(f"the engine did not start the container: {said}")
 
 

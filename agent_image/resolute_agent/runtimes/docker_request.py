@@ -19,7 +19,7 @@ from resolute_agent.runtimes.base import TaskContext
 from resolute_agent.runtimes.docker_watch import OWNER_LABEL
 
 WHEEL_IN_CONTAINER = "/opt/resolute"
-"""Where our package lies in every container: on `PYTHONPATH`, not installed, so that the image's own stay untouched."""
+"""Where our package is in every container: on `PYTHONPATH`, not installed, so that the image's own stay untouched."""
 
 DEFAULT_SHM_BYTES = 4 * 1024**3
 """Shared memory of a container that asks for none: what the contract gives; data loaders fail with Docker's 64 MiB."""

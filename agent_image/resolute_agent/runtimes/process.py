@@ -284,7 +284,7 @@ class ProcessRuntime(ContainerFiles):
         }
 
     def _kept(self, asked: Sequence[str]) -> list[str]:
-        """Existing directories that a task is to see although they lie in something that is hidden from it: what an agent's task
+        """Existing directories that a task is to see although they are in something that is hidden from it: what an agent's task
         always needs, and what this one asks for, by every name."""
         wanted = {*_programs(), *self._reach.keep, *asked}
         real = {form for path in wanted if path for form in (os.path.abspath(path), os.path.realpath(path))}

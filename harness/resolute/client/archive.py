@@ -24,7 +24,7 @@ def extract(archive: IO[bytes], target: Path, *, expected: Mapping[str, int] | N
     """Unpacks a tar, compressed with gzip or not, into the new directory `target`.
 
     `expected` maps the path of each file to its size; names that end in `/` are directories and are not checked.
-    Until everything is there and checked the files lie in a neighbour of `target`. Raises `InvalidInput` when `target`
+    Until everything is there and checked the files are in a neighbour of `target`. Raises `InvalidInput` when `target`
     has contents already and `DamagedArchive` when the archive is not whole or not safe.
     """
     refuse_occupied(target)
@@ -52,7 +52,7 @@ def whole_directory(target: Path) -> Iterator[Path]:
 
 
 def refuse_occupied(target: Path) -> None:
-    """Raises `InvalidInput` when something lies at `target`; an empty directory is nothing."""
+    """Raises `InvalidInput` when something is at `target`; an empty directory is nothing."""
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise InvalidInput(f"{str(target)!r} already exists; remove it or name another directory")
 

@@ -64,7 +64,7 @@ class DistributedContext:
         join_timeout_s: float = JOIN_TIMEOUT_S,
     ) -> None:
         if not 0 <= rank < size:
-            raise InvalidInput(f"rank is {rank} in a job of {size} processes; it must lie between 0 and {size - 1}")
+            raise InvalidInput(f"rank is {rank} in a job of {size} processes; it must be between 0 and {size - 1}")
         if not 0 <= local_rank < local_size:
             raise InvalidInput(f"local_rank is {local_rank} of {local_size} local processes")
         self.rank = rank

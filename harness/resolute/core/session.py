@@ -72,7 +72,7 @@ class StaleRun(Conflict):
 
 
 class Session:
-    """Talks to one master as one task. Thread-safe: each thread has a connection of its own.
+    """Connects to one master as one task. Thread-safe: each thread has a connection of its own.
 
     Errors: `Unavailable` when no answer came within the retry policy, `StaleRun` for 409, and the other members of
     `resolute.errors` for what the master refuses; each carries the master's own words.

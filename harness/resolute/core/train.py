@@ -69,7 +69,7 @@ def check_group(group: str) -> None:
 
 def check_progress(progress: float) -> float:
     if not 0.0 <= progress <= 1.0:
-        raise InvalidInput(f"progress is {progress}; it must lie between 0 and 1")
+        raise InvalidInput(f"progress is {progress}; it must be between 0 and 1")
     return float(progress)
 
 

@@ -1,4 +1,4 @@
-"""What came with the order and lies in the run directory, so that the launcher need not ask the master for it.
+"""What came with the order and is in the run directory, so that the launcher need not ask the master for it.
 
 The agent writes it before the task begins; a task that was started without it requests the same from the master.
 """

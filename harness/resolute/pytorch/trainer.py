@@ -329,7 +329,7 @@ class _Fit:
         )
 
     def _restore(self) -> bool:
-        """Go on from the latest checkpoint that is whole. False when training begins again, because none that is there is.
+        """Resume from the latest checkpoint that is whole. False when training begins again, because none that is there is.
 
         Raises `StorageUnavailable` where none is there: what was trained lies somewhere else.
         """

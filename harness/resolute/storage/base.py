@@ -83,7 +83,7 @@ class CheckpointStorage(Protocol):
     sees the same storage); `commit` publishes with the manifest. A process killed anywhere before the end of
     `commit` leaves nothing that `manifest`, `restore` or `list` show. Files are durable when `commit` returns.
 
-    Checkpoints of a harness that writes no manifests lie in the same place. Their whole names are known to the master alone, so
+    Checkpoints of a harness that writes no manifests are in the same place. Their whole names are known to the master alone, so
     `open`, `remove_files`, `delete` and, where it is requested, `restore` find them; `list` and `sweep` pass them by.
 
     Each call blocks. Every one may raise `StorageUnavailable`.

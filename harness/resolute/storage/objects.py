@@ -6,7 +6,7 @@
     <prefix>/.resolute/unreported/<uuid>             the master may not know of it
 
 A mark is written before the first file and removed after the last step, so whatever dies in between leaves a mark, and the
-sweep looks at nothing else: checkpoints of a harness without manifests and marks lie in the same bucket, and are never taken for
+sweep looks at nothing else: checkpoints of a harness without manifests and marks are in the same bucket, and are never taken for
 leftovers.
 """
 

@@ -81,7 +81,7 @@ class ContainerOptions:
 
     `network_mode` is `bridge`, `host`, `none` or the name of a network of the machine's engine. `ports` are published.
     `registry_auth` holds credentials as in the configuration. `user` is `uid:gid`; empty is the image's own.
-    `configured_paths` are host paths that the operator of the master gives to tasks, also where they lie in its state.
+    `configured_paths` are host paths that the operator of the master gives to tasks, also where they are in its state.
     """
 
     force_pull: bool = False
@@ -335,7 +335,7 @@ LONG_VARIABLES = ("DET_EXPERIMENT_CONFIG", "DET_HPARAMS")
 """Variables that grow with the configuration of an experiment."""
 
 LONG_VARIABLE_BYTES = 120 * 1024
-"""A longer one lies in `LONG_VARIABLES_FILE`: Linux executes no program with a variable of 128 KiB or more."""
+"""A longer one is in `LONG_VARIABLES_FILE`: Linux executes no program with a variable of 128 KiB or more."""
 
 LONG_VARIABLES_FILE = "environment.json"
 """In the run directory: an object of the variables that are too long for the environment; it is there only if there are any."""

@@ -70,7 +70,7 @@ class ApiContext:
     starts: Starts = field(default_factory=Starts)
     """Foresees when what waits will start."""
     advices: PoolAdvices = field(default_factory=PoolAdvices)
-    """Says what other settings of a pool would save."""
+    """Describes what other settings of a pool would save."""
     queue_orders: QueueOrders = field(default_factory=QueueOrders)
     price_watches: Sequence[PriceWatch] = ()
     """Of the pools whose cloud publishes current prices."""

@@ -1,4 +1,4 @@
-"""A machine that talks to us, and the slots it brings."""
+"""A machine that connects to us, and the slots it brings."""
 
 from __future__ import annotations
 

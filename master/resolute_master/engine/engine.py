@@ -275,7 +275,7 @@ class Engine:
             await self._snapshots.written()
         boot = _Waiting(MasterStarted(version=self._version), asyncio.get_running_loop().create_future())
         await self._cycle([boot])
-        self._batch_limit = BATCH_LIMIT  # it looks at everything, and says nothing of how long commands take
+        self._batch_limit = BATCH_LIMIT  # it looks at everything, and does not indicate how long commands take
 
     async def run(self) -> None:
         """Cycles until cancelled, or until the store fails."""
@@ -401,8 +401,9 @@ class Engine:
         await in_batches(replies, lambda pair: _answer(*pair))
 
     def _adapt(self, times: CycleTimes) -> None:
-        """More at once only after as many as may be have taken little: a few that take little say nothing of many. What the passes
-        over the pools take says nothing of commands: one over a long queue takes long after a single one, or none."""
+        """More at once only after as many as may be have taken little: a few that take little say nothing of many. What the
+        passes over the pools take does not indicate how long commands take: one over a long queue takes long after a single
+        one, or none."""
         spent_s = times.decide_s - sum(took_s for _, took_s in times.passes_s)
         if times.commands and spent_s > DECIDE_BUDGET_S:
             self._batch_limit = max(BATCH_LEAST, int(times.commands * DECIDE_BUDGET_S / spent_s))

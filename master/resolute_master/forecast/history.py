@@ -21,7 +21,7 @@ HISTORY_DAYS = 30
 MOST_ATTEMPTS = 2_000
 """Attempts of a pool's history that are simulated for advice, the newest: more would take too long."""
 TOGETHER_S = 60.0
-"""An attempt that was requested so soon after the end of the last one goes on with its work."""
+"""An attempt that was requested so soon after the end of the last one continues with its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

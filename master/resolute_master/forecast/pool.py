@@ -317,7 +317,7 @@ class VirtualPool:
         if agent is not None:
             notice = MachineNotice(kind=kind, deadline=deadline, reason="", received_at=self.now)
             self.snapshot = self.snapshot.with_agent(replace(agent, notice=notice))
-        return self.ask_to_leave(AgentId(id_), "its machine goes away")
+        return self.ask_to_leave(AgentId(id_), "its machine is taken away")
 
     def gone(self, id_: InstanceId, *, taken: bool) -> list[AllocationId]:
         """The machine is no more. The answer is what ran there: the driver ends it. `taken`: not by our own order."""

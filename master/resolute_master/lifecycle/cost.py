@@ -83,7 +83,7 @@ def _line(instance: Instance, booking: Booking, price_per_hour: float | None) ->
 def _priced(
     instance: Instance, books: Books, now: datetime, since: datetime | None, until: datetime | None
 ) -> Iterator[tuple[Span, datetime, datetime, float | None]]:
-    """What of each span lies between two moments, in stretches that the whole machine had one price in."""
+    """What of each span is between two moments, in stretches that the whole machine had one price in."""
     for span in books.spans(instance, now):
         begin = span.begin if since is None else max(span.begin, since)
         end = span.end if until is None else min(span.end, until)

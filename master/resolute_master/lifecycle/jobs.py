@@ -114,7 +114,7 @@ def _move(step: Step, job: Job, anchor_id: JobId, *, ahead: bool) -> None:
 
 
 def _stands(others: list[Job], job: Job, index: int) -> bool:
-    """It lies strictly between its neighbours already."""
+    """It is strictly between its neighbours already."""
     behind_one = index == 0 or others[index - 1].queue_position < job.queue_position
     return behind_one and (index == len(others) or job.queue_position < others[index].queue_position)
 

@@ -181,7 +181,7 @@ class Span:
     allocation: Allocation | None = None
 
     def within(self, since: datetime | None, until: datetime | None) -> Booking:
-        """What of it lies between two moments; None is no limit."""
+        """What of it is between two moments; None is no limit."""
         begin = self.begin if since is None else max(self.begin, since)
         end = self.end if until is None else min(self.end, until)
         if (begin, end) == (self.begin, self.end):

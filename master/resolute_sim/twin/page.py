@@ -258,7 +258,7 @@ def _label(words: str, x: float, y: float, places: list[tuple[float, float, floa
 
 
 FAR = 4.0
-"""A value that is more than this many times the next smaller one lies outside of a plot."""
+"""A value that is more than this many times the next smaller one is outside of a plot."""
 
 
 def _scale(values: Sequence[float]) -> float:

@@ -28,9 +28,9 @@ NOT_SIMULATED = {
 """Keys of a pool without a counterpart in a simulation, each with the reason."""
 
 NOT_SIMULATED_OF_PROVIDER = {
-    "boot_delay": "--boot says how long machines take to join",
-    "refuse": "--spot says when machines can be had",
-    "interruptions": "--spot says when machines are taken back",
+    "boot_delay": "--boot sets how long machines take to join",
+    "refuse": "--spot defines when machines are available",
+    "interruptions": "--spot defines when machines are reclaimed",
 }
 
 

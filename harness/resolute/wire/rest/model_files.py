@@ -29,7 +29,7 @@ class FileNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetModelDefTreeResponse:
-    """What lies in the context directory itself, by name."""
+    """What is in the context directory itself, by name."""
 
     files: tuple[FileNode, ...] = ()
 

@@ -68,7 +68,7 @@ def tree_of(archive: bytes) -> GetModelDefTreeResponse:
             for member in members:
                 path = PurePosixPath(member.name)
                 children.setdefault(path.parent, {})[path] = member
-                for above in path.parents:  # an archive need not name the directories that its files lie in
+                for above in path.parents:  # an archive need not name the directories that its files are in
                     if above != PurePosixPath("."):
                         children.setdefault(above.parent, {}).setdefault(above, None)
     return GetModelDefTreeResponse(files=_nodes(children, PurePosixPath(".")))

@@ -24,7 +24,7 @@ MAX_MTIME = 2**33 - 1
 
 
 def check_files(files: Sequence[File]) -> None:
-    """Raises `InvalidInput` for a path that leads out, occurs twice or lies below a file, and for other kinds of
+    """Raises `InvalidInput` for a path that leads out, occurs twice or is below a file, and for other kinds of
     entries than files and directories; `LimitExceeded` when it is too much.
     """
     total = sum(len(file.content) for file in files)

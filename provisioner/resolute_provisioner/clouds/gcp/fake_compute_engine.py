@@ -1,4 +1,4 @@
-"""A Compute Engine in this process: an HTTP server that Google's own client talks to.
+"""A Compute Engine in this process: an HTTP server that Google's own client connects to.
 
 Every request and every answer is held against the published discovery document; deviations are refused and recorded in
 `violations`, which a test checks at its end. Machines and operations move with time. Failures are scripted: refusals at
