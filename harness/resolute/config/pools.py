@@ -92,7 +92,7 @@ class ResourcePool(ConfigModel):
     provider: Provider | None = None
     """Makes the pool elastic."""
     shared_file_system: Flag = False
-    """All its rented machines mount one file system, on which a checkpoint_storage of type shared_fs or directory lies."""
+    """All its rented machines mount one file system, which contains a checkpoint_storage of type shared_fs or directory."""
     budget: Budget = Budget()
     """Limits on the cost of its machines."""
 

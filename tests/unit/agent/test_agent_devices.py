@@ -231,7 +231,7 @@ def test_a_gpu_that_is_lost_is_left_out_and_said(machine: Tools, text: str, capl
         ("Failed to initialize NVML: Unknown Error", 255, "reset the GPU or reboot"),
         ("No devices were found", 6, "set slot_type to cpu"),
         ("", 0, "lists no GPU"),
-        ("some news of the vendor", 0, "which is no device"),
+        ("some news of the vendor", 0, "which describes no device"),
     ],
 )
 @pytest.mark.parametrize("slot_type", ["auto", "cuda"])
