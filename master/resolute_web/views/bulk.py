@@ -1,4 +1,4 @@
-"""One action on the experiments that were ticked in the list: each is authorised, done or refused by itself."""
+"""One action on the experiments that are selected in the list: each is authorised, done or refused by itself."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ async def test_two_experiments_are_compared_by_their_best_trials(browser: Browse
 
 
 async def test_nothing_chosen_says_how_to_choose_and_too_much_is_refused(browser: Browser) -> None:
-    assert "Nothing was chosen." in (await browser.open("/det/compare")).words
+    assert "Nothing is selected." in (await browser.open("/det/compare")).words
     many = "&".join(f"trial={number}" for number in range(21))
     assert "trial: 21 are over the limit" in (await browser.open(f"/det/compare?{many}", status=400)).words
     await browser.open("/det/compare?trial=77", status=404)
