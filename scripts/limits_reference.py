@@ -244,7 +244,7 @@ HELD_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "integration/tls/test_master_tls.py": {
         "test_a_handshake_that_is_never_finished_is_given_up": ("HANDSHAKE_S",),
     },
-    "integration/api/test_api_strangers.py": {
+    "integration/api/test_api_unauthenticated.py": {
         "test_so_many_bodies_are_waited_for_at_once": ("MAX_UNREAD_PUBLIC_BODIES",),
     },
     "unit/api/test_login_attempts.py": {

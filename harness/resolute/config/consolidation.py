@@ -11,7 +11,8 @@ from resolute.config.durations import PositiveDuration
 
 
 class ConsolidationPolicy(ConfigModel):
-    """Of a pool: work is asked to save and continues elsewhere when that frees a machine, or lets a cheaper one do."""
+    """Consolidation of a pool: work is preempted and continues elsewhere if that frees a machine, or replaces it by a cheaper
+    one."""
 
     margin: Annotated[Number, Field(ge=1)] = 2.0
     """Minimum ratio of the expected saving of a move to its cost."""

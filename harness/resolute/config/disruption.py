@@ -40,8 +40,8 @@ class DisruptionWindow(ConfigModel):
 
 
 class DisruptionPolicy(ConfigModel):
-    """Of a pool: what consolidation and returns to spot may do to work that runs. What is broken, taken away or over the
-    maximum is none of this."""
+    """The disruption budget of a pool: how often consolidation and returns to spot may preempt running work. It does not limit the
+    release of failed, reclaimed or excess machines."""
 
     max_per_hour: Count | None = None
     """Maximum number of machines with work that are released per hour; null is no limit."""

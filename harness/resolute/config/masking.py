@@ -26,19 +26,19 @@ _MASKED_URL = re.compile(rf"://[^\s/@]{{0,201}}{re.escape(MASK)}@")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is secret in a value: all that `mark` says, and what is inside its keys and entries."""
+    """The secrets in a value: those that `mark` names, and those inside its keys and entries."""
 
     mark: SecretMark | None = None
     keys: Mapping[str, Place] = field(default_factory=dict)
     each: Place | None = None
-    """Of every entry of a list, and of every key that `keys` does not name."""
+    """The place of every entry of a list, and of every key that `keys` does not name."""
 
     def at(self, key: str) -> Place | None:
         """The place of the value of a key."""
         return self.keys.get(key, self.each)
 
 
-# ------------------------------------------------------------------------------------------------ where secrets stand
+# -------------------------------------------------------------------------------------------------- places of secrets
 
 
 @cache

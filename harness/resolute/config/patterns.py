@@ -14,7 +14,7 @@ MAX_PATTERN_SIZE = 1000
 a third of a second for a batch of log lines and a pattern of this size."""
 
 _MATCH_MEMORY_BYTES = 1024 * 1024
-"""Of one pattern. Where it does not do, matching is slower and no less exact."""
+"""Memory of one pattern. If it does not suffice, matching is slower and equally exact."""
 
 
 @lru_cache(maxsize=128)

@@ -122,7 +122,7 @@ class ResourceManager(ConfigModel):
     cluster_name: NonEmptyText = "default"
     """Name of the manager (old name: name)."""
     scheduler: Scheduler = Scheduler()
-    """Of pools that have none of their own."""
+    """Scheduler of pools without one of their own."""
     default_aux_resource_pool: Text = DEFAULT_POOL
     """Default pool of tasks without slots."""
     default_compute_resource_pool: Text = DEFAULT_POOL

@@ -7,7 +7,7 @@ from resolute.config.durations import Duration, PositiveDuration
 
 
 class SpotFallbackPolicy(ConfigModel):
-    """Of a pool with offers on both markets. Work with `resources.deadline` follows its deadline instead."""
+    """The choice of a pool with offers on both markets. Work with `resources.deadline` follows its deadline instead."""
 
     keeps_null = frozenset({"return_after"})
 

@@ -20,7 +20,7 @@ from resolute.wire.states import ContainerState, FailureKind, NoticeKind, SlotKi
 PROTOCOL_VERSION = 1
 
 MAX_ERROR_CHARACTERS = 4000
-"""Of the last output of a failed container."""
+"""Maximum length of the last output of a failed container in its report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +312,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Larger frames are a protocol error: large contexts travel over REST."""
 
 MAX_CODE_CHARACTERS = 256 * 1024
-"""Of `ContainerSpec.code`: the launcher fetches larger code, so that it does not block the agent's link."""
+"""Maximum length of `ContainerSpec.code`: the launcher fetches larger code, so that it does not block the agent's link."""
 
 LOG_BATCH_LINES = 1000
 """Lines of one batch."""

@@ -26,7 +26,7 @@ class PutTemplate(Struct, frozen=True, kw_only=True, gc=False):
     workspace_id: int = 1
     replace: bool | None = None
     owner: UserId = UserId(0)
-    """Of a new one."""
+    """The owner of a new template."""
 
 
 class SetUserSettings(Struct, frozen=True, kw_only=True, gc=False):

@@ -121,7 +121,7 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     resumed_steps: int = 0
     """Steps of the checkpoint that it started from."""
     price_per_hour: float | None = None
-    """Of all its slots together, since it has them; None when it has none, or when the price of one is not known."""
+    """Price of all its slots together, since it has them; None without slots, or if the price of one is not known."""
     price_moves: bool = False
     """Some of its machines cost what the market asks at the moment."""
     resumed_checkpoint: str | None = None

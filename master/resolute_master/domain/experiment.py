@@ -21,7 +21,7 @@ DEFAULT_PREEMPTION_TIMEOUT_S = 3600.0
 
 
 class Settings(Struct, frozen=True, gc=False):
-    """Of a configuration what the rules look at."""
+    """The parts of a configuration that the rules read."""
 
     resources: Mapping[str, Any] = {}
     searcher: Mapping[str, Any] = {}
@@ -52,7 +52,7 @@ class Settings(Struct, frozen=True, gc=False):
 
     @property
     def warm_start_checkpoint(self) -> str | None:
-        """Of which its trials begin."""
+        """The checkpoint from which its trials start."""
         uuid: str | None = self.searcher.get("source_checkpoint_uuid")
         return uuid
 
@@ -67,7 +67,7 @@ _settings = Decoder(Settings)
 
 
 def settings_of(configuration: Raw | bytes) -> Settings:
-    """Of a configuration as an experiment keeps it."""
+    """The settings in a configuration as an experiment stores it."""
     return _settings.decode(configuration)
 
 

@@ -98,6 +98,6 @@ class Instance:
             yield begin, end, self.price_per_hour
 
     def cost(self, begin: datetime, end: datetime) -> float:
-        """Of this time; what was in force without being known counts nothing."""
+        """The cost of this time; time with an unknown price counts 0."""
         stretches = self.prices(begin, end)
         return sum((price or 0.0) * (until - since).total_seconds() / 3600.0 for since, until, price in stretches)

@@ -29,7 +29,7 @@ class PoolPolicy:
     name: PoolName
     scheduler: SchedulerKind = SchedulerKind.PRIORITY
     preemption: bool = False
-    """Of the priority scheduler; fair share always preempts."""
+    """Whether the priority scheduler preempts; fair share always does."""
     hierarchical_shares: bool = False
     """Fair share divides among workspaces, then their users, then their jobs; else among jobs."""
     usage_half_life_s: float | None = None

@@ -79,7 +79,7 @@ class Search(Struct, frozen=True, kw_only=True, gc=False):
     canceled: int = 0
     invalid: int = 0
     progress: int = 0
-    """Of the open trials together, in millionths of one."""
+    """Sum of the progress of the open trials, in millionths of a trial."""
     results: int = 0
     """Number of results so far, which orders them."""
     over: bool = False
@@ -92,7 +92,7 @@ class Search(Struct, frozen=True, kw_only=True, gc=False):
         return self.requested - self.invalid
 
     def key(self, request_id: str) -> TaskId:
-        """Of the row of one of its trials."""
+        """The key of the row of one of its trials."""
         return TaskId(f"{self.id}.{request_id}")
 
 

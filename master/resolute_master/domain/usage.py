@@ -80,5 +80,5 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def usage_id(pool: PoolName, workspace_id: int, owner: UserId) -> str:
-    """Of one user in one workspace."""
+    """The id of the usage of one user in one workspace."""
     return f"{pool}/{workspace_id}/{owner}"

@@ -32,7 +32,7 @@ class Worth(Struct, frozen=True, kw_only=True, gc=False):
 
 
 ORDINARY = Worth()
-"""Of work that no search ranks."""
+"""The worth of work that no search ranks."""
 
 
 def likely(share: float) -> float:
@@ -41,5 +41,5 @@ def likely(share: float) -> float:
 
 
 def ranked(likelihood: float, rung: int, score: float = 0.0) -> Worth:
-    """Of a trial whose newest result has this score."""
+    """The worth of a trial whose newest result has this score."""
     return Worth(likelihood=likelihood, rung=rung, score=min(max(score, -LARGEST_SCORE), LARGEST_SCORE))

@@ -107,6 +107,6 @@ class BudgetState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetBudgetsResponse:
-    """Of every pool and workspace that has spent something or has a budget."""
+    """The budgets and spending of every pool and workspace that has spent something or has a budget."""
 
     budgets: tuple[BudgetState, ...] = ()

@@ -416,7 +416,7 @@ class LocationType(StrEnum):
 
 
 class TableType(StrEnum):
-    """Of which table the columns are requested."""
+    """The table whose columns are requested."""
 
     UNSPECIFIED = "TABLE_TYPE_UNSPECIFIED"
     EXPERIMENT = "TABLE_TYPE_EXPERIMENT"

@@ -28,9 +28,9 @@ class Info:
     cluster_id: Annotated[str, Key("cluster_id")]
     master_id: Annotated[str, Key("master_id")]
     version: str
-    """Of the contract: the newest release of its client that this master is tested with."""
+    """Version of the contract: the newest release of its client with which this master is tested."""
     cluster_name: Annotated[str, Key("cluster_name")] = ""
     resolute_version: Annotated[str, Key("resolute_version")] = ""
-    """Of this master."""
+    """Version of this master."""
     sso_providers: Annotated[tuple[SSOProvider, ...], Key("sso_providers")] = ()
     telemetry: Mapping[str, Any] = field(default_factory=dict)

@@ -33,7 +33,7 @@ class GetMasterResponse:
     master_id: str
     strict_job_queue_control: bool
     version: str
-    """Of the contract: the newest release of its client that this master is tested with."""
+    """Version of the contract: the newest release of its client with which this master is tested."""
     branding: str | None = None
     cluster_message: ClusterMessage | None = None
     external_login_uri: str | None = None
@@ -42,7 +42,7 @@ class GetMasterResponse:
     product: Product | None = None
     rbac_enabled: bool = False
     resolute_version: str = ""
-    """Of this master."""
+    """Version of this master."""
     sso_providers: tuple[SSOProvider, ...] = ()
     telemetry_enabled: bool = False
     user_management_enabled: bool = False

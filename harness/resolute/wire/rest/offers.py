@@ -83,10 +83,10 @@ class GetPoolOffersResponse:
     min_instances: int = 0
     max_instances: int = 0
     prices: PriceWatchStatus | None = None
-    """None where no cloud is asked for prices."""
+    """None if no cloud is queried for prices."""
     retired: tuple[str, ...] = ()
-    """Machines whose offer has left the configuration: they work on until they have nothing to do."""
+    """Machines whose offer was removed from the configuration: they are kept until they are idle."""
     left_to_master: tuple[str, ...] = ()
-    """Of a file: keys that are not given because a master in the same cloud knows them of its own machine."""
+    """For a file: the keys that are missing because a master in the same cloud detects them on its own machine."""
     asks_prices_of: str = ""
-    """Of a file: the cloud that a master queries for spot prices; empty if none publishes them."""
+    """For a file: the cloud that a master queries for spot prices; empty if none publishes them."""

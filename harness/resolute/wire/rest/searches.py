@@ -152,7 +152,7 @@ class MetricsRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetProjectNumericMetricsRangeResponse:
-    """Of the best trials of a project's experiments, by the names of columns."""
+    """The ranges of the metrics of the best trials of a project's experiments, by the names of columns."""
 
     ranges: tuple[MetricsRange, ...] = ()
 

@@ -78,7 +78,7 @@ class JobStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStart:
-    """Of the allocation of a job that is expected to start first."""
+    """The expected start of that allocation of a job which is expected to start first."""
 
     job_id: str
     allocation_id: str
