@@ -201,7 +201,7 @@ def test_directories_deeper_than_may_be_are_refused_in_words(tmp_path: Path) -> 
         os.close(at)
         at = inner
     with Beneath.at(tmp_path) as below:
-        with pytest.raises(TooDeep, match=f"more than {MAX_DEPTH} directories"):
+        with pytest.raises(TooDeep, match=f"more than {MAX_DEPTH} nested directories"):
             list(below.walk())
         with pytest.raises(TooDeep):
             below.remove_tree("d")
