@@ -76,17 +76,17 @@ class Metadata:
     machine_name: str
     """Lines of a bash function that prints the machine's name at its cloud."""
     most_bytes: int
-    """Of the script, as the cloud takes it."""
+    """Maximum size of the script in bytes, as the cloud accepts it."""
     keeps_disk: bool = False
     """A machine has its disk again when it is launched the next time: nothing of its last life may start with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSetup:
-    """What an operator decides about all machines of a pool on a real cloud, and what of their master they need."""
+    """The operator's settings for all machines of a pool on a real cloud, and the facts about the master that they need."""
 
     metadata: Metadata
-    """Of the machines' cloud."""
+    """The metadata service of the machines' cloud."""
     wheel: AgentWheel
     startup_script: str = ""
     """Run by root before anything else; when it fails so does the boot."""

@@ -32,7 +32,7 @@ class Purchase:
     attached: bool = False
     """The accelerators are no part of the type and have to be named."""
     region: str = ""
-    """Of zones whose name does not contain it."""
+    """Region of zones whose name does not contain it."""
     zones: tuple[str, ...] = ("",)
     """An empty one leaves the choice to the cloud."""
     markets: tuple[Market, ...] = (Market.ON_DEMAND,)

@@ -73,7 +73,7 @@ class ApiContext:
     """Describes what other settings of a pool would save."""
     queue_orders: QueueOrders = field(default_factory=QueueOrders)
     price_watches: Sequence[PriceWatch] = ()
-    """Of the pools whose cloud publishes current prices."""
+    """One for each pool whose cloud publishes current prices."""
     max_request_bytes: int = MAX_UPLOAD_BYTES
     follow_grace_s: float = 1.0
     """How long a followed log stays open after its task has ended, for lines that are still on their way."""

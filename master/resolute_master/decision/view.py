@@ -75,7 +75,7 @@ class Budgets:
     payers: Mapping[AllocationId, tuple[Account, ...]] = field(default_factory=dict)
     """The accounts with limits that would pay for a waiting allocation: those of its experiment and its workspace."""
     prices: Mapping[AgentId, SlotPrice] = field(default_factory=dict)
-    """Of agents whose slots are paid for."""
+    """The prices of agents whose slots are paid for."""
 
 
 NO_BUDGETS = Budgets()

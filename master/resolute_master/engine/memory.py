@@ -49,7 +49,7 @@ _POOL_OF: Mapping[type[Entity], Callable[[Any], PoolName | None]] = {
 _EXPERIMENT = kind_name(Experiment)
 
 POOL_KINDS = frozenset(KIND_OF[type_] for type_ in _POOL_OF)
-"""Of the entities that `pool_of` knows a pool of."""
+"""The kinds of the entities that belong to a pool."""
 
 
 def pool_of(entity: Entity) -> PoolName | None:

@@ -133,7 +133,7 @@ class _Study:
         return self._optuna.trial.create_trial(params=parameters, distributions=there, value=evaluated.metric)
 
     def _parameters(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Of those that are there."""
+        """The values of the hyperparameters that the point has."""
         found = {path: _at(point, path) for path in self._leaves}
         return {_name(p): _parameter(self._leaves[p], value) for p, value in found.items() if value is not ABSENT}
 

@@ -34,7 +34,7 @@ class Replay:
     first: int
     cycles: int
     digest: str
-    """Of the last cycle that was run again."""
+    """Digest of the last replayed cycle."""
     divergence: Divergence | None
 
 

@@ -27,7 +27,7 @@ MAX_LABELS = 100
 """Labels of one experiment."""
 
 _EXIT_REASONS = {S.ERROR: search.ExitReason.ERRORED, S.CANCELED: search.ExitReason.USER_CANCELED}
-"""Of trials that have not ended well."""
+"""Exit reasons of trials that have not completed."""
 
 _CUT_SHORT = frozenset({S.STOPPING_CANCELED, S.STOPPING_KILLED, S.STOPPING_ERROR})
 

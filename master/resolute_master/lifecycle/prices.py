@@ -54,7 +54,7 @@ def price_of(step: Step, slots: Sequence[SlotRef]) -> Price:
 
 
 def price_of_slot(state: State, agent_id: AgentId) -> Price | None:
-    """Of one slot of an agent; None where nothing is paid for it."""
+    """The price of one slot of an agent; None if nothing is paid for it."""
     instance = _instance_of(state, agent_id)
     if instance is None:
         return None

@@ -16,7 +16,7 @@ MAX_PROJECT_NOTES = 100
 """Notes of one project; every start of a master reads them with the project."""
 
 MAX_PROJECT_NOTES_CHARACTERS = 262_144
-"""Of all names and contents of them together."""
+"""Maximum length of all names and contents of the notes together."""
 
 
 def patch(step: Step, command: c.PatchProject) -> None:

@@ -40,7 +40,7 @@ class _Undo(Struct, eq=False):
 
     ids: IdSource
     lengths: tuple[int, ...]
-    """Of what is only appended to."""
+    """Lengths of the lists that only grow."""
     written: list[tuple[str, EntityKey, Entity | object | None]] = []
     """None: it had not been written."""
     effects: list[tuple[str, Effect | object | None]] = []
@@ -74,7 +74,7 @@ class Step:
         """Results of searches, with what was written."""
         self._effects: dict[str, Effect | None] = {}
         self._undo: _Undo | None = None
-        """Of the attempt that is being made."""
+        """Undoes the attempt in progress."""
         self.logs: list[LogRecord] = []
         self.decisions: list[Decision] = []
         self.ended_allocations: list[AllocationId] = []

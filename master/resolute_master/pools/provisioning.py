@@ -39,7 +39,7 @@ class Provisioning:
     store: Store
     engine: Engine
     join_token: Callable[[str], str]
-    """Of the machine with this id."""
+    """Returns the join token of the machine with this id."""
     cluster_id: str
     wheel: Callable[[], AgentWheel]
     """What machines of a real cloud run their agent from."""

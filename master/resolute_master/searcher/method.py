@@ -145,7 +145,7 @@ class Method:
     requires = ""
 
     def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None:
-        """Of no interest."""
+        """Ignores the event."""
 
     def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
         """There is one length for each trial."""

@@ -91,7 +91,7 @@ class CheckpointQuery:
     experiment_id: ExperimentId | None = None
     trial_id: TrialId | None = None
     trial_ids: tuple[TrialId, ...] | None = None
-    """Of any of these."""
+    """Checkpoints of any of these trials."""
     states: tuple[CheckpointState, ...] = ()
     most: int | None = None
 
@@ -331,7 +331,8 @@ class Store(Protocol):
         ...
 
     async def hyperparameter_names(self, project_id: int | None) -> Mapping[str, bool]:
-        """Of all trials of a project, or of all: by name whether all values are numbers."""
+        """The names of the hyperparameters of all trials of a project, or of all trials, each with whether all of its values
+        are numbers."""
         ...
 
     async def metric_names(self, project_id: int | None) -> tuple[tuple[str, str, str], ...]:
@@ -339,16 +340,16 @@ class Store(Protocol):
         ...
 
     async def result_ranges(self, project_id: int) -> Ranges:
-        """Of the best trials of a project's experiments, by column of the search (`searcherMetricsVal`, `GROUP.METRIC.min`): the
-        smallest and the largest value; without what no trial has a number of."""
+        """The smallest and the largest value of the best trials of a project's experiments, by column of the search
+        (`searcherMetricsVal`, `GROUP.METRIC.min`); columns without a number are left out."""
         ...
 
     async def run_metadata(self, project_id: int, key: str) -> tuple[Mapping[str, Any], ...]:
-        """Of the runs of a project that have a value under this key, by which `search_filter` must be able to look up."""
+        """The metadata of the runs of a project that have a value under this key."""
         ...
 
     async def labels(self, project_id: int | None) -> tuple[str, ...]:
-        """Of all experiments of a project, or of all; each once, the most frequent first."""
+        """The labels of all experiments of a project, or of all experiments; each once, the most frequent first."""
         ...
 
     async def checkpoint(self, uuid: str) -> Checkpoint | None: ...
@@ -437,15 +438,15 @@ class Store(Protocol):
         ...
 
     async def outer_reports(self, runs: Collection[tuple[TrialId, int]]) -> tuple[StepReport, ...]:
-        """Of each of these runs (trial and run number) its reports with the smallest and with the largest step count, archived
-        or not, in whatever group but the system metrics; the earlier of several at the same step. By trial, run and step.
+        """The reports of each of these runs (trial and run number) with the smallest and with the largest step count, archived or
+        not, in any group but the system metrics; the earlier of several at the same step. By trial, run and step.
 
-        However much they reported, these are two a run at most, and one where the run has reported one step only.
+        There are at most two per run, and one if the run has reported one step only.
         """
         ...
 
     async def log_fields(self, task: TaskId, *, after_id: int = 0) -> LogFields:
-        """Of the task's lines with a larger number."""
+        """The fields of the task's lines with a larger number."""
         ...
 
     async def logs(self, query: LogQuery) -> tuple[LogRecord, ...]: ...
@@ -455,8 +456,8 @@ class Store(Protocol):
         ...
 
     async def relevant_marks(self, steps: Mapping[AllocationId, int]) -> tuple[StepMark, ...]:
-        """Of each allocation its first and last mark, and the two marks around the given number of steps; by allocation, then time.
-        At most four per allocation, for any run time."""
+        """The first and the last mark of each allocation, and the two marks around the given number of steps; by allocation, then
+        time. At most four per allocation, for any run time."""
         ...
 
     # -- contexts and settings ---------------------------------------------------------------------------------

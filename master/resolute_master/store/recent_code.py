@@ -11,7 +11,7 @@ from collections import OrderedDict
 from resolute.wire.agent_link import MAX_CODE_CHARACTERS
 
 MAX_KEPT_CHARACTERS = 16 * 1024 * 1024
-"""Of all that is kept, together."""
+"""Maximum length of all stored code together."""
 
 
 class RecentCode:

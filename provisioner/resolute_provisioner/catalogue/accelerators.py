@@ -1,4 +1,4 @@
-"""Of which type the slots of an accelerator are. Pure."""
+"""The slot type of an accelerator. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ its devices itself."""
 
 
 def slot_type(accelerator: str, manufacturer: str = "") -> str:
-    """Of machines with these accelerators, as in `Offer.slot_type`."""
+    """The slot type of machines with these accelerators, as in `Offer.slot_type`."""
     if not manufacturer:
         by_name = (maker for name, maker in MANUFACTURERS.items() if accelerator.startswith(name))
         manufacturer = next(by_name, "NVIDIA")

@@ -17,7 +17,7 @@ class Shape:
     """Kind of its built-in accelerators; on Google Cloud the cloud's own name."""
     accelerators: int = 0
     manufacturer: str = ""
-    """Of the accelerators, if the cloud reports it."""
+    """Manufacturer of the accelerators, if the cloud reports it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class OfferReader:
     """The operator's own, by instance type."""
     cpu_slots_allowed: bool
     region: str = ""
-    """Of zones whose name does not contain it."""
+    """Region of zones whose name does not contain it."""
     further: Callable[[Line, float | None], Problem | None] = lambda line, spot_price: None
     """What else is wrong with a line; beside it, the operator's own spot price."""
     together: Callable[[Sequence[Offer]], Iterable[Problem]] = lambda offers: ()

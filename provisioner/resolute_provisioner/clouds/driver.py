@@ -74,7 +74,7 @@ class MachineLink:
     agent_options: Mapping[str, object] = field(default_factory=dict)
     master_timeout_s: float = BOOTED_MASTER_TIMEOUT_S
     slot_type: str = "auto"
-    """Of a machine from before its offer was kept with it."""
+    """Slot type of a machine that has no stored offer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,7 @@ class OffersBySize:
 
     @property
     def sizes(self) -> set[int]:
-        """Of machines that were untouched when they came."""
+        """Slots of machines that were empty when they were added."""
         return {size for size, _ in self._whole}
 
     def take(self, machine: Machine, gang: Gang, slots: int) -> None:

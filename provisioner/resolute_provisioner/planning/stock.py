@@ -38,7 +38,7 @@ class Stock:
         self._gang_limits = gang_limits or {}
         self._best = _best(forecasts)
         self._best_whole: dict[int, list[Forecast]] = {}
-        """Of those of which one gang may have this number."""
+        """The best offers of which one gang may have this number of machines, by that number."""
         self._of_size: dict[tuple[int, frozenset[Market]], Forecast | None] = {}
         self._whole: dict[tuple[int, frozenset[Market], int], Forecast | None] = {}
         self._holding: dict[tuple[int, frozenset[Market]], Forecast | None] = {}

@@ -83,7 +83,7 @@ class _Table:
 
 
 class LoginAttempts:
-    """Of one master. Times are the monotonic time of the clock that the master was given."""
+    """The failed logins of one master. Times are the monotonic time of the given clock."""
 
     def __init__(self) -> None:
         self._pairs = _Table()

@@ -25,7 +25,7 @@ MOST_DIGITS = 19
 
 
 def of_task(found: Any) -> Sequence[Target] | None:
-    """Of which task each is, without a look at anything else: enough to decide about a task's own token."""
+    """The task of each entity, without any other read: this suffices to decide about a task's own token."""
     match found:
         case None:
             return None

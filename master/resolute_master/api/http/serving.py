@@ -17,7 +17,7 @@ class Stage(StrEnum):
 
 
 class Serving:
-    """Of one application."""
+    """The state of one application while it serves."""
 
     def __init__(self, context: ApiContext) -> None:
         self.context = context

@@ -32,7 +32,7 @@ UNKNOWN = -1
 
 
 def standing_without_pool(id_: JobId) -> JobStanding:
-    """Of a job whose pool the configuration has no more: it waits in no order."""
+    """The position of a job whose pool was removed from the configuration: it has none."""
     state = scheduler.JobState.QUEUED
     return JobStanding(job=id_, state=state, jobs_ahead=UNKNOWN, requested_slots=0, allocated_slots=0)
 

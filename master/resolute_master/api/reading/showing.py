@@ -184,7 +184,7 @@ async def trial_parts(
 
 
 async def summaries_of(api: ApiContext, trial: TrialId) -> dict[str, Any]:
-    """Of what counts, as it was kept when it was reported."""
+    """The summaries of the reports that count, as they were updated at each report."""
     return summaries({group: chunks for (_, group), chunks in (await api.store.metric_chunks([trial])).items()})
 
 

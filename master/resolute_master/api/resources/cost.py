@@ -98,7 +98,7 @@ async def get_experiment_cost(call: Call, experiment: Experiment) -> GetExperime
 
 
 async def experiment_cost(api: ApiContext, experiment: Experiment) -> GetExperimentCostResponse:
-    """Of what its trials held, whenever that was."""
+    """The cost of the slots that its trials have held, at any time."""
     lines = await _lines_of(api, (await api.store.page_trials(TrialQuery(experiment_id=experiment.id))).rows)
     account = api.engine.state.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
     return GetExperimentCostResponse(

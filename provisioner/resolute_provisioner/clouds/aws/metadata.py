@@ -25,7 +25,7 @@ class Ec2Metadata:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy
 
     def region(self) -> str | None:
-        """Of the machine."""
+        """The region of the machine; None outside of EC2."""
         text = self._get("/latest/dynamic/instance-identity/document")
         try:
             region = json.loads(text).get("region") if text else None

@@ -87,7 +87,7 @@ class AwsPrices:
 
 
 Newest = dict[tuple[str, str], tuple[datetime, float]]
-"""Of each type in each zone: since when it costs what an hour."""
+"""By type and zone: the price of an hour, and the time since which it applies."""
 
 
 def _newest(told: Sequence[Any]) -> Newest:
@@ -115,7 +115,7 @@ def live_price(offer: Offer, newest: Newest) -> LivePrice | None:
 
 
 def shape_of(told: Any) -> Shape:
-    """Of one entry of what `DescribeInstanceTypes` answers."""
+    """The shape in one entry of the answer of `DescribeInstanceTypes`."""
     kinds = next(filter(None, ((told.get(info) or {}).get(devices) for info, devices in ACCELERATORS)), ())
     return Shape(
         instance_type=told["InstanceType"],

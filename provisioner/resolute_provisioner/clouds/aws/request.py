@@ -42,7 +42,7 @@ class AwsSettings:
 
     region: str
     image_id: str
-    """Of a machine image, or `resolve:ssm:<parameter>` that names one."""
+    """Id of a machine image, or `resolve:ssm:<parameter>` that names one."""
     host: HostSetup
     key_name: str = ""
     instance_profile_arn: str = ""
@@ -55,7 +55,7 @@ class AwsSettings:
     root_volume_gb: int = 200
     name: str = "determined-ai-agent"
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Of the operator's, `tag_key` and `custom_tags` alike. Ours win over them."""
+    """The operator's tags, of `tag_key` and `custom_tags`. The master's own tags take precedence."""
     endpoint_url: str = ""
     """Instead of EC2's own, for a private endpoint."""
 

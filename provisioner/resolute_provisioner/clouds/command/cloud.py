@@ -41,20 +41,20 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
-    """What a pool's configuration comes to."""
+    """The settings of one pool."""
 
     root: Path
-    """Of one pool."""
+    """Directory of the pool's records."""
     launch: tuple[str, ...]
     end: tuple[str, ...]
     list: tuple[str, ...]
     limit_s: float
-    """Of each program."""
+    """Time limit of each program, in seconds."""
     machines: Mapping[tuple[str, str], tuple[str, ...]]
     """Names by (instance type, zone), in the order in which they are given out."""
     boot_script: Callable[[MachineBoot], str]
     environ: Mapping[str, str] = field(default_factory=dict)
-    """Of the master; little of it is passed on."""
+    """Environment of the master; a few variables of it are passed on."""
 
 
 class CommandCloud:

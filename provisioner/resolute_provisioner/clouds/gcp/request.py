@@ -31,7 +31,7 @@ MASTER_PORT_LABEL = "determined-master-port"
 OWN_LABELS = (CLUSTER_LABEL, TOKEN_LABEL, INSTANCE_LABEL, POOL_LABEL, MASTER_HOST_LABEL, MASTER_PORT_LABEL)
 
 LONGEST_NAME = 63
-"""Of a label's value and of a machine."""
+"""Maximum length of a label's value and of a machine's name."""
 LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 NAME_PREFIX = re.compile(r"([a-z][-a-z0-9]*)?")
@@ -57,7 +57,7 @@ class GcpSettings:
     """The script that the machine runs as root at each start, built from the master's settings."""
     source_image: str
     zone: str = ""
-    """Of offers that name none."""
+    """Zone of offers without one."""
     base_config: Mapping[str, Any] = field(default_factory=dict)
     """Further properties of the API's `Instance`. The fields below win; lists are joined, ours first."""
     boot_disk_gb: int = 200
