@@ -16,6 +16,9 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from random import Random
 
+from benchmarks.report import Row, Spread, Target
+from benchmarks.traces import jobs_between, trace_name, trace_pool
+from resolute_master.domain.ids import AllocationId
 from resolute_master.forecast.decide import Production
 from resolute_master.forecast.estimate import Estimate, estimates
 from resolute_master.forecast.market import Given, Refused
@@ -23,10 +26,6 @@ from resolute_master.forecast.pool import Decision, VirtualPool
 from resolute_master.forecast.pool_simulation import EPOCH, PoolSimulation
 from resolute_master.forecast.run_times import RunTimes
 from resolute_master.forecast.work import Overheads, Work
-
-from benchmarks.report import Row, Spread, Target
-from benchmarks.traces import jobs_between, trace_name, trace_pool
-from resolute_master.domain.ids import AllocationId
 from resolute_provisioner.model import Offer
 from resolute_sim.twin.capacity import TracedMarket
 from resolute_sim.twin.twin import as_work

@@ -20,18 +20,17 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from resolute_master.forecast.decide import Production
-from resolute_master.forecast.pool import VirtualPool
-from resolute_master.forecast.pool_simulation import EPOCH
-from resolute_master.forecast.search_simulation import SearchSimulation, SimulatedResult
-from resolute_master.forecast.work import Overheads
-
 from benchmarks.report import Row, Spread, Target
 from resolute.wire.states import TaskType
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.ids import AllocationId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.decide import Production
+from resolute_master.forecast.pool import VirtualPool
+from resolute_master.forecast.pool_simulation import EPOCH
+from resolute_master.forecast.search_simulation import SearchSimulation, SimulatedResult
+from resolute_master.forecast.work import Overheads
 from resolute_master.searcher.methods import make
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace, TracedMarket

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from resolute_master.forecast.pool import virtual_agent
-
 from benchmarks.spot_series import Region
 from resolute.wire.states import TaskType
 from resolute_master.decision.plan_pool import plan_pool
@@ -22,6 +20,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, AllocationId, InstanceId, JobId, PoolName, TaskId, UserId
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.pool import virtual_agent
 from resolute_master.scheduler.carried_out import placed
 from resolute_master.scheduler.plan import Placement
 from resolute_master.scheduler.snapshot import PoolSnapshot

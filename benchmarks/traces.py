@@ -9,10 +9,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from resolute_master.forecast.trace_job import TraceJob
-
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.trace_job import TraceJob
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.jobs import between, read_jobs
 from resolute_sim.twin.synthetic import synthetic_jobs

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from resolute_master.forecast.present import present_pool
 
 from resolute_master.decision.plan import MachinePlan, PoolPlan
 from resolute_master.decision.plan_pool import plan_pool
@@ -16,6 +15,7 @@ from resolute_master.decision.view import PoolView
 from resolute_master.domain.account import Limits
 from resolute_master.domain.copies import replace
 from resolute_master.domain.pool import PoolPolicy, SchedulerKind
+from resolute_master.forecast.present import present_pool
 from resolute_provisioner.model import (
     Consolidation,
     Demand,

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from resolute_master.forecast.trace_job import TraceJob
-from resolute_master.forecast.work import Overheads
 
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.trace_job import TraceJob
+from resolute_master.forecast.work import Overheads
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling
 from resolute_sim.twin import twin
 from resolute_sim.twin.figures import Report

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from resolute_master.forecast.advice import Advice, Question
-
 from resolute.clock import FixedClock
 from resolute_master.api.queue.advice import PoolAdvices
 from resolute_master.domain.allocation import Allocation
@@ -15,6 +13,7 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import JobId, PoolName
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.advice import Advice, Question
 from resolute_master.store.memory import MemoryStore
 from resolute_sim.twin.advisor_process import answer
 from support.cluster import T0, an_allocation, at

@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from resolute_master.forecast.pool import Decision, Ends, VirtualPool
-
 from resolute.errors import ResoluteError
 from resolute.wire.agent_link import ContainerReport, Exit
 from resolute.wire.states import AllocationState, ContainerState, NoticeKind
@@ -41,6 +39,7 @@ from resolute_master.domain.machines import PriceWord, RecordPrices
 from resolute_master.domain.pool import PoolPolicy
 from resolute_master.engine import cycle
 from resolute_master.engine.memory import Memory
+from resolute_master.forecast.pool import Decision, Ends, VirtualPool
 from resolute_master.lifecycle.cluster import ClusterState
 from resolute_provisioner.model import Intent, Observed, RefusalKind
 from support.cluster import T0, device

@@ -6,6 +6,7 @@ from statistics import median
 
 import pytest
 from benchmarks.bursts import bursty_jobs, clairvoyant, knows_every_gap
+
 from resolute_master.forecast.trace_job import TraceJob
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from resolute_master.forecast.advice import Advice, Saving
-from resolute_master.forecast.trace_job import TraceJob
-
 from resolute.errors import InvalidInput
 from resolute_master.domain.account import NO_LIMITS
 from resolute_master.domain.copies import replace
 from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.forecast.advice import Advice, Saving
+from resolute_master.forecast.trace_job import TraceJob
 from resolute_provisioner.catalogue.shapes import Catalogue
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.figures import Report

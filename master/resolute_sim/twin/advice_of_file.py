@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resolute_master.forecast.advice import Advice
-
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.advice import Advice
 from resolute_master.pools.pool_file import read_pools
 from resolute_provisioner.catalogue.shipped import shipped
 from resolute_sim.twin.advice import advise, suited

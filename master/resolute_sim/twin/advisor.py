@@ -11,9 +11,8 @@ import pickle
 import sys
 from collections.abc import Mapping, Sequence
 
-from resolute_master.forecast.advice import Advice, Question
-
 from resolute.errors import InvalidInput, Unavailable
+from resolute_master.forecast.advice import Advice, Question
 
 COMMAND = (sys.executable, "-P", "-m", "resolute_sim.twin.advisor_process")
 """`-P` excludes the master's working directory from the module path."""

@@ -11,9 +11,8 @@ import pickle
 import resource
 import sys
 
-from resolute_master.forecast.advice import Advice, Question
-
 from resolute.errors import InvalidInput
+from resolute_master.forecast.advice import Advice, Question
 from resolute_sim.twin.advice import advise, simulatable
 
 ADVICE_CPU_S = 300

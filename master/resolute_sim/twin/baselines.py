@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from resolute_master.forecast.pool import Decision, VirtualPool
-
 from resolute_master.decision.plan_pool import plan_pool
 from resolute_master.domain.agent import SlotRef
 from resolute_master.domain.allocation import Allocation
 from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import AgentId, InstanceId
+from resolute_master.forecast.pool import Decision, VirtualPool
 from resolute_master.scheduler.plan import Placement, Plan
 from resolute_provisioner.model import Cause, InstanceView, Launch, Offer, Termination
 from resolute_provisioner.offers import price_order

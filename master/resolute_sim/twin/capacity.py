@@ -18,10 +18,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resolute_master.forecast.market import Given, MarketMove, Refused
-
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import InstanceId
+from resolute_master.forecast.market import Given, MarketMove, Refused
 from resolute_provisioner.model import Market, Offer, RefusalKind
 
 KINDS = ("availability", "price")

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from resolute_master.forecast.work import Overheads
-
 from resolute.errors import InvalidInput
 from resolute_master.domain.copies import replace
+from resolute_master.forecast.work import Overheads
 from resolute_sim.twin.capacity import read_capacity
 from resolute_sim.twin.figures import Report
 from resolute_sim.twin.frontier import AS_IT_IS, frontier_of, other_settings

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from resolute_master.forecast.work import Bill, Fate, Work
-
 from resolute_sim.twin.cost_split import split_of
 
 

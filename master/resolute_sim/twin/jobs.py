@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from resolute_master.forecast.trace_job import TraceJob
-
 from resolute.config.errors import suggestion
 from resolute.errors import InvalidInput
 from resolute_master.domain.copies import replace
+from resolute_master.forecast.trace_job import TraceJob
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "slots", "group")
 OPTIONAL = (

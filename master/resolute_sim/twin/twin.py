@@ -8,12 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from resolute_master.forecast.decide import Decider, Production
-from resolute_master.forecast.pool import VirtualPool
-from resolute_master.forecast.pool_simulation import EPOCH, NoProgress, PoolSimulation
-from resolute_master.forecast.trace_job import TraceJob
-from resolute_master.forecast.work import Overheads, Work
-
 from resolute.errors import InvalidInput
 from resolute.wire.states import TaskType
 from resolute_master.domain.account import NO_LIMITS
@@ -22,6 +16,11 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import ExperimentId, JobId, TaskId, UserId, allocation_id
 from resolute_master.domain.job import Job
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.decide import Decider, Production
+from resolute_master.forecast.pool import VirtualPool
+from resolute_master.forecast.pool_simulation import EPOCH, NoProgress, PoolSimulation
+from resolute_master.forecast.trace_job import TraceJob
+from resolute_master.forecast.work import Overheads, Work
 from resolute_provisioner.model import Gang, Offer
 from resolute_provisioner.offers import price_order
 from resolute_provisioner.planning.gangs import fits_one_machine, needs_whole_machines

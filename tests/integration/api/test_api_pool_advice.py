@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from resolute_master.forecast.history import MOST_ATTEMPTS
 
 from resolute.errors import Unavailable
 from resolute_master.api.queue.advice import FRESH_S, RETRY_S, PoolAdvices
+from resolute_master.forecast.history import MOST_ATTEMPTS
 from support.agent_processes import eventually
 from support.api import World, an_api
 from support.pool_past import NOW_S, POOL, Past, Twin, advised, kept_pool

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from resolute_master.forecast.advice import Question
-from resolute_master.forecast.trace_job import TraceJob
 
 from resolute.errors import InvalidInput, Unavailable
 from resolute_cli.main import main
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import Fitting, PoolPolicy
+from resolute_master.forecast.advice import Question
+from resolute_master.forecast.trace_job import TraceJob
 from resolute_provisioner.catalogue import shipped
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.advice import advise, changes, other_sizes

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from resolute_master.forecast.market import Given, Refused
 
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import InstanceId
+from resolute_master.forecast.market import Given, Refused
 from resolute_provisioner.model import Market, Offer
 from resolute_sim.twin.capacity import TracedMarket, read_capacity
 

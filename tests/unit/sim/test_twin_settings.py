@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from resolute_master.forecast.pool_simulation import SimulationStuck
-from resolute_master.forecast.trace_job import TraceJob
 
 from resolute.config.base import ConfigModel
 from resolute.config.budgets import Budget
@@ -21,6 +19,8 @@ from resolute.config.spot_policy import SpotFallbackPolicy
 from resolute.errors import InvalidInput
 from resolute_master.domain.ids import PoolName
 from resolute_master.domain.pool import PoolPolicy
+from resolute_master.forecast.pool_simulation import SimulationStuck
+from resolute_master.forecast.trace_job import TraceJob
 from resolute_provisioner.clouds.local.configuration import LocalProvider
 from resolute_provisioner.model import Market, Offer, PoolScaling
 from resolute_sim.twin.capacity import CapacityTrace

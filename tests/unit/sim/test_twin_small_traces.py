@@ -10,15 +10,15 @@ from itertools import accumulate
 from random import Random
 
 import pytest
+
+from resolute.errors import InvalidInput
+from resolute_master.domain.ids import PoolName
+from resolute_master.domain.pool import PoolPolicy
 from resolute_master.forecast.decide import Production
 from resolute_master.forecast.pool import Decision
 from resolute_master.forecast.pool_simulation import NoProgress
 from resolute_master.forecast.trace_job import TraceJob
 from resolute_master.forecast.work import Overheads
-
-from resolute.errors import InvalidInput
-from resolute_master.domain.ids import PoolName
-from resolute_master.domain.pool import PoolPolicy
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.capacity import CapacityTrace
 from resolute_sim.twin.figures import Report
