@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -104,6 +106,24 @@ async def test_the_watch_sees_nothing_wrong_in_ordinary_work(store: SqlStore) ->
     await store.commit(a_change(60, upserts=(a_counter("last"),)))
     assert not watch.done()
     watch.cancel()
+
+
+READ = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+print(database.execute("SELECT count(*) FROM journal").fetchone()[0])
+database.close()
+"""
+
+
+async def test_another_program_may_read_the_database_and_end(store: SqlStore, path: Path) -> None:
+    """The last program that closes a database removes its log: the store's locks say that it is not the last one."""
+    read = [sys.executable, "-c", READ, str(path)]
+    for sequence in (2, 3):
+        await store.commit(a_change(sequence, upserts=(a_counter(f"c{sequence}"),)))
+        done = await asyncio.to_thread(subprocess.run, read, capture_output=True, text=True)
+        assert (done.stdout.strip(), done.returncode) == (str(sequence), 0), done.stderr
+    await store.commit(a_change(4, upserts=(a_counter("last"),)))
 
 
 def test_a_file_that_a_reader_keeps_short_is_sound(path: Path) -> None:

@@ -202,6 +202,8 @@ class SqliteDatabase:
             connection.detach()
         self._reading.dispose()
         self._writing.dispose()
+        if not self._file.broken:
+            self._file.close()
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None

@@ -77,12 +77,18 @@ def leave_open(connection: object) -> None:
 
 
 class OpenFile:
-    """The database file and its log of writes as they were opened."""
+    """The database file and its log of writes as they were opened.
+
+    Both stay open here: SQLite's locks belong to the process, and the kernel releases all of them when any descriptor of the file
+    is closed. Without the locks, another program that reads the database and closes it finds itself the last one, and removes the
+    log.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._log = path.with_name(path.name + "-wal")
-        self._known: dict[Path, tuple[int, int]] = {}
+        self._held: dict[Path, int] = {}
+        """The descriptor of each."""
         self._size = 0
         """Bytes of the largest file that was seen: nothing here runs VACUUM, so that the file only grows."""
         self.broken = False
@@ -94,35 +100,34 @@ class OpenFile:
         The number of pages in the header is not compared with the size: a checkpoint that a reader limits writes the header and
         leaves the last page in the log, so that the file is shorter than its header says and nothing is lost.
         """
-        self._check_identity(self._path)
-        if self._log in self._known or self._log.exists():
-            self._check_identity(self._log)
-        with self._path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
-            size = os.fstat(file.fileno()).st_size
+        magic, size = self._beginning(self._path)
         if magic != _MAGIC or size < self._size:
             raise self._broken(self._path, "was cut off or overwritten")
         self._size = size
-        self._check_log()
+        if self._log in self._held or self._log.exists():
+            magic, _ = self._beginning(self._log)
+            if magic and not magic.startswith(_WAL_MAGIC):
+                raise self._broken(self._log, "was cut off or overwritten")
 
-    def _check_log(self) -> None:
-        if self._log not in self._known:
-            return
-        with self._log.open("rb") as file:
-            magic = file.read(4)
-        if magic and magic not in _WAL_MAGIC:
-            raise self._broken(self._log, "was cut off or overwritten")
+    def close(self) -> None:
+        """Only after the last connection of the process is closed, and never when a check has failed: then one is left open."""
+        while self._held:
+            os.close(self._held.popitem()[1])
 
-    def _check_identity(self, path: Path) -> None:
+    def _beginning(self, path: Path) -> tuple[bytes, int]:
+        """The first bytes of a file and its size in bytes. Raises `StoreBroken` unless it is the one that was opened first."""
         try:
-            status = path.stat()
+            if path not in self._held:
+                self._held[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            there, held = path.stat(), os.fstat(self._held[path])
+            beginning = os.pread(self._held[path], len(_MAGIC), 0)
         except FileNotFoundError:
             raise self._broken(path, "was removed") from None
         except OSError as error:
             raise self._broken(path, f"cannot be accessed ({error.strerror})") from error
-        found = (status.st_dev, status.st_ino)
-        if self._known.setdefault(path, found) != found:
+        if (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
             raise self._broken(path, "was replaced by another file")
+        return beginning, held.st_size
 
     def _broken(self, path: Path, what: str) -> StoreBroken:
         self.broken = True
