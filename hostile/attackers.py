@@ -14,7 +14,7 @@ from resolute_master.api.rights import Role
 class Attacker(StrEnum):
     """A kind of attacker. The value is its name in the table of a campaign."""
 
-    NOBODY = "nobody"
+    UNAUTHENTICATED = "unauthenticated"
     FORGER = "forged token"
     AGENT = "credential of an agent"
     ENDED_TASK = "ended task"
@@ -25,7 +25,7 @@ class Attacker(StrEnum):
 
 COLUMN: Mapping[Attacker, Role] = MappingProxyType(
     {
-        Attacker.NOBODY: Role.UNAUTHENTICATED,
+        Attacker.UNAUTHENTICATED: Role.UNAUTHENTICATED,
         Attacker.FORGER: Role.UNAUTHENTICATED,
         Attacker.AGENT: Role.AGENT,
         Attacker.ENDED_TASK: Role.ENDED_TASK,

@@ -85,7 +85,7 @@ def make_scene(cluster: HostileCluster, plan: Callable[[Victims], Sequence[Reque
         own = until("the hostile task prints its tokens", lambda: tokens_of(task))
         victims = replace(victims, own=_names(mallory, past), own_task=_names(mallory, task))
     tokens = {
-        Attacker.NOBODY: "",
+        Attacker.UNAUTHENTICATED: "",
         Attacker.FORGER: forged(root.token),
         Attacker.AGENT: ROGUE.credential,
         Attacker.ENDED_TASK: ended["session"],

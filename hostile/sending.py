@@ -183,7 +183,7 @@ class Sender:
                 await asyncio.gather(writer.wait_closed(), return_exceptions=True)
         statuses = tuple(int(code) for code in re.findall(rb"(?m)^HTTP/1\.[01] (\d{3})", said)) or (0,)
         return Outcome(
-            who=Attacker.NOBODY,
+            who=Attacker.UNAUTHENTICATED,
             what="bytes",
             kind="bytes",
             statuses=statuses,

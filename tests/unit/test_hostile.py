@@ -103,7 +103,7 @@ def test_a_forged_token_has_the_claims_of_a_good_one_and_no_signature() -> None:
 
 # ---------------------------------------------------------------------------------------------------------- the findings
 
-GOOD = Outcome(who="nobody", what="GET /a", kind="exact", statuses=(401,), refused=True)
+GOOD = Outcome(who="unauthenticated", what="GET /a", kind="exact", statuses=(401,), refused=True)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_is_refused_not_served_or_asked_to_come_again_is_no_fault() -> None
     findings.add(replace(GOOD, kind="frames", messages=7, statuses=()))
     assert not findings.faults and findings.total == 17
     assert "never ended" in summary(findings)
-    assert table(findings).splitlines()[1].split() == ["nobody", "17", "1", "1", "1", "1", "1", "3", "1", "1", "1"]
+    assert table(findings).splitlines()[1].split() == ["unauthenticated", "17", "1", "1", "1", "1", "1", "3", "1", "1", "1"]
 
 
 def test_the_table_tells_of_500() -> None:
