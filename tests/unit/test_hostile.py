@@ -131,7 +131,19 @@ def test_what_is_refused_not_served_or_asked_to_come_again_is_no_fault() -> None
     findings.add(replace(GOOD, kind="frames", messages=7, statuses=()))
     assert not findings.faults and findings.total == 17
     assert "never ended" in summary(findings)
-    assert table(findings).splitlines()[1].split() == ["unauthenticated", "17", "1", "1", "1", "1", "1", "3", "1", "1", "1"]
+    assert table(findings).splitlines()[1].split() == [
+        "unauthenticated",
+        "17",
+        "1",
+        "1",
+        "1",
+        "1",
+        "1",
+        "3",
+        "1",
+        "1",
+        "1",
+    ]
 
 
 def test_the_table_tells_of_500() -> None:
