@@ -142,7 +142,7 @@ async def test_what_cannot_be_stored_is_refused(world: World) -> None:
     for lines, named in (
         ([], "at least one"),
         ([line(trial, "x"), other], "one task"),
-        ([line(trial, "x", id=3)], "id is given"),
+        ([line(trial, "x", id=3)], "logs.id"),
         ([line(trial, "x", level="LOUD")], "LOUD"),
         ([line(trial, "x", timestamp="yesterday")], "timestamp"),
     ):
