@@ -105,6 +105,7 @@ class PostgresServer:
             "port": str(self.port),
             "listen_addresses": self.host,
             "unix_socket_directories": str(self._directory),
+            "dynamic_shared_memory_type": "mmap",  # in the directory: a killed server leaves shared memory of the system for ever
             **self._settings,
         }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
