@@ -194,6 +194,11 @@ class Session:
         if connection.sock is not None:
             connection.sock.settimeout(timeout_s)
         try:
+            if fresh:
+                connection.connect()
+                if self._closed.is_set():  # `close` does not see a connection that another thread opens meanwhile
+                    connection.close()
+                    raise ConnectionError("the session was closed")
             connection.request(verb, target, body=payload, headers=headers)
             response = connection.getresponse()
             return response.status, response.read(), _seconds(response.getheader("Retry-After"))

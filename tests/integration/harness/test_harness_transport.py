@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import socket
@@ -134,6 +135,24 @@ class Recorder:
 
 def numbered(number: int, *, required: bool = True) -> Report:
     return Report(path="/x", body=lambda: number, required=required)
+
+
+def test_a_connection_that_is_opened_while_the_session_closes_is_closed(
+    master: FakeMaster, open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(master.url)
+    opened: list[socket.socket] = []
+    connect = http.client.HTTPConnection.connect
+
+    def connect_late(connection: http.client.HTTPConnection) -> None:
+        session.close()
+        connect(connection)
+        opened.append(connection.sock)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", connect_late)
+    with pytest.raises(Unavailable, match="the session was closed"):
+        session.get("/api/v1/allocations/t.1/signals/preemption", {"timeoutSeconds": 60})
+    assert [sock.fileno() for sock in opened] == [-1]
 
 
 def test_reports_arrive_in_order_and_a_full_queue_holds_the_reporter_back() -> None:
