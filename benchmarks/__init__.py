@@ -3,7 +3,7 @@
     python -m benchmarks [--write] [name ...]
 
 Every figure is printed with its command. Benchmarks assert nothing: tests check behaviour, benchmarks report figures. The database
-servers and Docker engines are those of the tests (`tests/support`).
+servers, Docker engines and ports are those of the tests (`tests/support`).
 """
 
 import sys

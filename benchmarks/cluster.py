@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from support.ports import free_port
+
 PASSWORD = "correct horse"
 READY_S = 60.0
 
@@ -66,7 +68,7 @@ class Cluster:
 
     def __init__(self, directory: Path, *, slots: int, db: Mapping[str, Any] | None = None, **config: Any) -> None:
         self.directory = directory
-        self.port = _free_port()
+        self.port = free_port()
         self.storage = directory / "checkpoints"
         self.storage.mkdir()
         self._config = {
@@ -184,10 +186,3 @@ def experiment(entrypoint: list[str], **changes: Any) -> bytes:
 def disk() -> str | None:
     """Parent of new directories: `RESOLUTE_BENCH_DIR`, or the system's directory for temporary files."""
     return os.environ.get("RESOLUTE_BENCH_DIR")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

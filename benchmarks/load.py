@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -46,6 +45,7 @@ from resolute_master.domain.ids import UserId
 from resolute_master.domain.user import User
 from resolute_master.engine.engine import Engine
 from resolute_master.pools.policies import pool_policies
+from support.ports import free_port
 from support.postgres import find_programs, postgres_server
 
 PASSWORD = "correct horse"
@@ -101,7 +101,7 @@ class Cluster:
     def __init__(self, load: Load, directory: Path, database: Mapping[str, object]) -> None:
         self.load = load
         self.directory = directory
-        self.port = _a_free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.config_file = directory / "master.yaml"
         self.meter_file = directory / "meter.jsonl"
@@ -457,13 +457,6 @@ def main() -> list[Row]:
     load = Load(database="postgres" if find_programs() is not None else "sqlite")
     with tempfile.TemporaryDirectory(prefix="resolute-load-", dir=disk()) as directory:
         return rows(load, measure(load, Path(directory), {"steady", "restart", "vanish", "burst"}))
-
-
-def _a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _until(what: str, holds: Callable[[], bool]) -> None:

@@ -22,7 +22,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -38,6 +37,7 @@ import yaml
 from benchmarks.report import Row, Spread, Target, percentile
 from benchmarks.restart_clients import Callers
 from benchmarks.restart_state import POOL, Returning, store_cluster
+from support.ports import free_port
 from support.postgres import PostgresServer, postgres_server
 
 RESTARTS = 20
@@ -77,7 +77,7 @@ class StoredCluster:
         self._database = server.new_database() if server is not None else ""
         self._original = directory / "original"
         self._original.mkdir()
-        config = self._configured(self._original, self._database, port=_a_free_port())
+        config = self._configured(self._original, self._database, port=free_port())
         stored = store_cluster(config, agents=agents, slots=SLOTS, jobs=jobs, ended=ENDED_MEANWHILE)
         self.returning: tuple[Returning, ...] = asyncio.run(stored)
 
@@ -102,7 +102,7 @@ class StoredCluster:
         directory = self._directory / f"restart-{seed}"
         shutil.copytree(self._original, directory)
         database = self._server.new_database(self._database) if self._server is not None else ""
-        port = _a_free_port()
+        port = free_port()
         config = self._configured(directory, database, port=port)
         notes, log = directory / "notes.jsonl", directory / "master.log"
         command = [sys.executable, "-m", "benchmarks.restart_master", str(config), str(notes)]
@@ -206,13 +206,6 @@ def _rows(database: str, found: list[dict[str, Moment]], stage: str, text: str) 
         subject=Spread.of([each[stage].cpu_s for each in found], "s"),
     )
     return [passed, computed]
-
-
-def _a_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

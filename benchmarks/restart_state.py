@@ -110,12 +110,9 @@ def _name(number: int) -> AgentId:
     return AgentId(f"agent-{number:05}")
 
 
-def _number(agent: AgentId) -> int:
-    return int(agent.removeprefix("agent-"))
-
-
-def _address(number: int) -> str:
+def _address(agent: AgentId) -> str:
     """Each agent is a machine of its own: those with a loopback address would share the ports of one computer."""
+    number = int(agent.removeprefix("agent-"))
     return f"10.0.{number // 256}.{number % 256}"
 
 
@@ -133,7 +130,7 @@ def _registration(number: int, slots: int) -> RegisterAgent:
         pool=PoolName(POOL),
         incarnation=INCARNATION,
         devices=_devices(number, slots),
-        address=_address(number),
+        address=_address(_name(number)),
         version="bench",
         instance=None,
         reports=(),
@@ -149,7 +146,7 @@ def _hello(number: int, slots: int, reports: Sequence[ContainerReport]) -> Agent
         resource_pool=POOL,
         incarnation=INCARNATION,
         devices=_devices(number, slots),
-        address=_address(number),
+        address=_address(_name(number)),
         credential=_credential(number),
         containers=tuple(reports),
     )
@@ -163,7 +160,7 @@ def _report(allocation: Allocation, container: Container, state: ContainerState,
         state=state,
         sequence=2 if over else 1,
         at=clock.now(),
-        address=_address(_number(container.agent)),
+        address=_address(container.agent),
         exit=Exit(code=0) if over else None,
     )
 

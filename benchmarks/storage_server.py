@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from support.ports import free_port
+
 READY_S = 60.0
 BUCKET = "bench"
 IDENTITY = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -61,9 +63,7 @@ class Server:
 @contextlib.contextmanager
 def server(environ: Mapping[str, str]) -> Iterator[Server]:
     """The server ends with the context. This process and its children may use it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.storage_server", str(port)],
         env={**os.environ, **environ},

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from support.ports import free_port
+
 TOKEN = "task-token"
 
 
@@ -70,7 +72,7 @@ class FakeMaster:
         self._changed = threading.Condition()
         self._fail_next: list[int] = []
         self._server: _Server | None = None
-        self._port = 0
+        self._port = free_port()
         self._thread: threading.Thread | None = None
 
     # ------------------------------------------------------------------------------------------------------ levers
@@ -81,7 +83,6 @@ class FakeMaster:
 
     def start(self) -> FakeMaster:
         self._server = _Server(("127.0.0.1", self._port), self)
-        self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
         return self
