@@ -55,7 +55,7 @@ def test_a_true_story_has_no_problems() -> None:
     "record",
     [
         replace(RECORD, said=None),
-        # A machine that dies takes along what nobody had read, and the exit code.
+        # With a machine are lost the lines that no agent had read, and the exit code.
         replace(RECORD, cut=frozenset({1}), exits={1: None, 2: 0}, said=(*LINES[:4], *LINES[6:])),
         # Printed, and killed before it was written down.
         replace(RECORD, said=(*LINES[:6], "event 1 save 3", *LINES[6:])),

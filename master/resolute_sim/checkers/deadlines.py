@@ -128,7 +128,7 @@ class Deadlines:
         elif given_s < length_s * 1.01 + MARGIN_S:
             tracked.excuse = "it never had the time"
         elif estimate_s is not None and estimate_s < length_s:
-            tracked.excuse = "its length was told wrongly"
+            tracked.excuse = "its estimated length was too short"
         elif (
             data["failures"] or data["worker_fails_after_s"] or data["invalid_below"] or data["deaf"] or data["stuck_s"]
         ):

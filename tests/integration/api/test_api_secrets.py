@@ -1,4 +1,4 @@
-"""No answer has a secret, whoever asks: one is seeded in every place of a configuration, and every GET call is read.
+"""No answer has a secret, for any caller: one is seeded in every place of a configuration, and every GET call is read.
 
 The calls are those of the table of routes, so that a new one is read too.
 """

@@ -109,7 +109,7 @@ def test_nothing_is_said_before_enough_has_ended() -> None:
 
 @dataclass(slots=True)
 class Restless(LazyProduction):
-    """Of the simulations that it decides for, every so many-th asks the first of what runs to leave, over and over."""
+    """Of the simulations that it decides for, every n-th preempts the first running allocation, again and again."""
 
     every: int = 1
     simulations: int = 0
