@@ -92,7 +92,7 @@ def clairvoyant(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) 
 
 KEPT_S = (15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 2400.0)
 WAIT_LIMITS = (0.0, 0.1, 0.25, 0.5, 1.0)
-"""Of a boot."""
+"""Fractions of a boot time."""
 
 
 def knows_every_gap(jobs: Sequence[TraceJob], *, boot_s: float, wait_mean_s: float) -> Clairvoyant:

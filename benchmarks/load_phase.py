@@ -61,7 +61,7 @@ class Phase:
     """What the master's log says of them."""
     memory_mib: tuple[float, ...]
     cpu: float
-    """Of one core."""
+    """Mean processor use of the master, as a share of one core."""
 
     @classmethod
     def of(cls, name: str, lines: list[dict[str, Any]], said: str, exported_stalls: int, log: str) -> Phase:

@@ -36,7 +36,7 @@ UPGRADE = (
 
 
 class Stage(Enum):
-    """Of one connection."""
+    """Stage of one connection."""
 
     AWAY = "not connected"
     CONNECTING = "connecting"

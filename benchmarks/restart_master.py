@@ -29,7 +29,7 @@ from resolute_master.store.base import Store
 
 
 class Notes:
-    """Of one process."""
+    """Lines that one process appends to a file."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -22,7 +22,7 @@ NOW = START + timedelta(days=30)
 """Time of the decisions, after all submissions."""
 POOL = PoolName("default")
 SLOTS = 8
-"""Of each agent."""
+"""Slots of each agent."""
 SIZES = (1, 2, 4, 8)
 """Requested slots, with equal frequency."""
 PRIORITIES = 99

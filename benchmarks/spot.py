@@ -268,7 +268,7 @@ def _worst(runs: Sequence[DeadlineRun]) -> str:
 
 
 def _ratio(runs: Sequence[DeadlineRun]) -> float:
-    """Of the means."""
+    """Mean cost divided by the mean of the least costs."""
     return fmean(run.cost for run in runs) / fmean(run.least_cost for run in runs)
 
 

@@ -28,7 +28,8 @@ PIP_TO_UV = {
     "cert": "SSL_CERT_FILE",
 }
 FORMER_NAME = "resolute"
-"""Of the distribution. An environment made for it has an editable installation of these same files, with the same programs."""
+"""Former name of the distribution. An environment made for it has an editable installation of the same files, with the same
+programs."""
 
 
 def main() -> int:

@@ -52,7 +52,7 @@ FLUSH_LIMIT_S = 3.0
 """An ending agent tries for this long to get its last reports out."""
 
 CREDENTIAL_BITS = 256
-"""Of the secret by which a machine proves itself to the master."""
+"""Length in bits of the secret by which a machine proves its identity to the master."""
 
 LookAgain = Callable[[], Awaitable[tuple[Device, ...]]]
 """The slots of the machine now. Raises `ResoluteError` when they cannot be listed."""

@@ -22,7 +22,7 @@ NO_VERIFICATION = "noverify"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 SLOT_THREADS = "RESOLUTE_SLOT_THREADS"
-"""Of the machine: a slot's share of its processors."""
+"""Variable of a machine's environment: a slot's share of the machine's processors, as a number of threads."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """What the libraries that compute read."""

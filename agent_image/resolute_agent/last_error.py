@@ -16,7 +16,7 @@ TAIL_BYTES = 64 * 1024
 """Bytes at the end of each stream that are searched."""
 
 MOST_LINES = 25
-"""Of a longer traceback the end is kept: that is where it happened."""
+"""Lines of a traceback that are kept. The end of a longer one is kept, because it names the error."""
 
 LAST_WORDS = 5
 """Lines that are kept of a program that ends without a traceback."""

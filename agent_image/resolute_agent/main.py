@@ -64,7 +64,7 @@ def lock_state_dir(directory: Path) -> TextIO:
 
 
 def _mend_rights(settings: AgentSettings) -> None:
-    """Of everything that is this agent's alone."""
+    """Makes the files and directories that belong to this agent alone private, and logs those that were open to others."""
     state = Path(settings.state_dir)
     named = [Path(each) for each in (settings.config_file, settings.join_token_file) if each]
     directories = [state, state / "containers", state / DOCKER]

@@ -20,7 +20,7 @@ _MOST_CAPABILITIES = 64
 """The kernel keeps them in 64 bits; it returns `EINVAL` for those that it does not have."""
 
 UMASK = 0o022
-"""Of a task: its files are world-readable, as every user may read a checkpoint through the master."""
+"""Umask of a task. Its files are world-readable, because every user may read a checkpoint through the master."""
 
 SHARED_UMASK = 0o002
 """Where the storage has the set-group-ID bit: its group may change what a task stores there."""

@@ -110,7 +110,7 @@ class AgentSettings:
 
 
 MAX_TOKEN_FILE_BYTES = 4096
-"""Of a file with a join token; a longer one is none."""
+"""Largest size of a file with a join token. A longer file is not one."""
 
 
 def join_token_of(settings: AgentSettings) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def last_failed(trials: Iterable[Trial]) -> Trial | None:
-    """Of the trials that ended as ERROR, the one that ended last."""
+    """The trial that ended last with state ERROR. None: no trial did."""
     failed = [trial for trial in trials if trial.state.name == "ERROR" and trial.end_time is not None]
     return max(failed, key=lambda trial: (trial.end_time, trial.id), default=None)
 

@@ -82,7 +82,7 @@ def starts_note(pool: str, answer: GetPoolStartsResponse) -> str:
 
 
 def start_cells(start: JobStart | None) -> tuple[str, str]:
-    """Of a job that waits; None: it came after the answer was made."""
+    """The two cells of a waiting job. `start` is None for a job that was submitted after the estimate was made."""
     if start is None:
         return "no estimate yet", "try again in a few seconds"
     if start.expected_at is None:

@@ -119,7 +119,7 @@ def end_agents(cluster: Path) -> list[str]:
 
 
 def agent_names(cluster: Path) -> list[str]:
-    """Of all agents that were ever started here for this cluster."""
+    """Names of all agents that were ever started on this machine for this cluster, sorted."""
     return sorted(path.parent.name for path in (cluster / AGENTS).glob("*/agent.json"))
 
 
@@ -148,7 +148,8 @@ def directory_of(cluster: Path, name: str) -> Path:
 
 
 def _complete_settings(plan: AgentPlan) -> dict[str, Any]:
-    """Of the file, with the flags over it; neither read by this command's environment. Raises `InvalidInput`."""
+    """The settings in the file, overridden by the flags. The environment of this command has no effect on them. Raises
+    `InvalidInput`."""
     try:
         import msgspec
 

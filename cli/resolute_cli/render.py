@@ -33,7 +33,7 @@ def time_text(moment: datetime | None) -> str:
 
 
 def price_text(price: float | None, digits: int = 4) -> str:
-    """Of something that costs; None is an unknown price, which is not 0."""
+    """A price or a cost, without a unit. None is an unknown price, which differs from 0."""
     return "unknown" if price is None else f"{price:.{digits}f}"
 
 

@@ -33,7 +33,8 @@ DEFAULTS = {
     "checkpoint_every": 1800.0,
     "processes": 2,
 }
-"""Of a simulation; times in seconds. The parser leaves None instead, so that given options are known."""
+"""Default options of a simulation; times in seconds. The parser leaves None instead, so that options that were given can be
+recognised."""
 
 OF_A_SIMULATION = (
     "pool",
@@ -256,7 +257,7 @@ def _money(key: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _share(key: str) -> Callable[[Mapping[str, Any]], str]:
-    """Of the cost."""
+    """Formats a figure as a percentage of the cost."""
     return lambda figures: percent_text(figures[key] / figures["cost"] if figures["cost"] else 0.0)
 
 

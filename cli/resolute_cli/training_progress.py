@@ -57,7 +57,8 @@ def progress_text(samples: Sequence[Sample], *, length: int | None, state: str, 
 
 
 def _rate(points: Sequence[tuple[float, float]]) -> float | None:
-    """Of the time in which it grew: what came before the first step is waiting and starting. None while it has not grown."""
+    """Mean growth per second over the last `WINDOW_S`. The time before the first step (waiting and starting) is left out. None
+    while nothing has grown."""
     points = [point for point in points if point[1]] or points
     began = next((at for at, value in reversed(points) if value != points[-1][1]), None)
     if began is None:

@@ -55,7 +55,8 @@ class HourlyCost:
 
 
 def hourly_cost(master: float | None, pools: Sequence[Sequence[float | None]], kept: int, most: int) -> HourlyCost:
-    """Of machines at their prices on demand: the master and `kept` machines of each pool run, or `most` of its most expensive type.
+    """The cost at on-demand prices. `idle`: the master and `kept` machines of each pool. `full`: the master and `most` machines
+    of the most expensive type of each pool.
 
     `pools` has the prices of each pool's types.
     """

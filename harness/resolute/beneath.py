@@ -140,7 +140,7 @@ class Beneath:
             )
 
     def status(self, path: str) -> os.stat_result:
-        """Of the name itself, also where it is a link."""
+        """Status of the name itself; a link is not followed."""
         *above, name = _named(path)
         with self.directory("/".join(above)) as parent:
             return os.stat(name, dir_fd=parent._descriptor, follow_symlinks=False)

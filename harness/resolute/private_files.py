@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PRIVATE_UMASK = 0o077
-"""Of a program that keeps secrets: what it makes is its user's alone, also what a library makes for it."""
+"""Umask of a program that keeps secrets. Files that it creates, also through a library, are readable by its user only."""
 
 FILE, DIRECTORY = 0o600, 0o700
 

@@ -180,7 +180,7 @@ def log_tls(config: MasterConfig, tls: Tls | None) -> None:
 
 
 def mend_rights(config: MasterConfig, config_file: str) -> None:
-    """Of all private files of the master; logs those that were open to others."""
+    """Makes all private files of the master readable by its user only, and logs those that were open to others."""
     state, path, security = Path(config.cluster_state_dir), config.sqlite_path, config.security
     named = [Path(each) for each in (config_file, security.seal.key_file, security.tls.key) if each]
     directories = [state, state / "pools"]

@@ -41,7 +41,7 @@ BACKDATED = timedelta(hours=1)
 """Clocks of other machines may be late."""
 
 MAX_NAME_LENGTH = 64
-"""Of a common name."""
+"""Most characters of a common name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ DIRECTORY = "tls"
 
 
 class Tls:
-    """Of one master. `context` is the same one all the time: new connections see a certificate that has been exchanged.
+    """TLS of one master. `context` stays the same object: new connections use a certificate that has been exchanged.
 
     A certificate is loaded into a context of its own, which each handshake takes: OpenSSL does not protect a context from
     handshakes that use it while another thread loads a certificate into it.

@@ -57,7 +57,7 @@ class Checks:
         self.violations: list[Violation] = []
         self.commits = 0
         self.deadlines = 0
-        """Of how many it was judged whether they were kept."""
+        """Number of deadlines that were checked."""
         self._clock = clock
         self._cloud = cloud
         self._event_log = event_log

@@ -45,7 +45,8 @@ class Site(Protocol):
 
 
 class TaskClient:
-    """Of one task on one machine. Methods retry until they are answered; they raise what refuses the request."""
+    """The client of one task on one machine. Methods retry until they get an answer; they raise an error that refuses the
+    request."""
 
     def __init__(self, site: Site, machine: SimulatedMachine, allocation: AllocationId) -> None:
         self._site = site

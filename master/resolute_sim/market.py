@@ -11,7 +11,8 @@ from resolute_sim.fault_plan import FaultPlan, PriceMoves
 from resolute_sim.world import World
 
 LEAST, MOST = 0.7, 1.35
-"""Of the price that an offer begins with: what is to be kept holds for prices that come to `account.RISE` times themselves."""
+"""Range of a price as multiples of the offer's first price. Limits are guaranteed for prices up to `account.RISE` times the first
+one."""
 
 
 def with_moving_prices(rng: random.Random, fault_plan: FaultPlan) -> FaultPlan:

@@ -44,7 +44,7 @@ class Outcome:
     replayed: int
     """Cycles of the journal that were run again; 0 when that was not asked for."""
     deadlines: int
-    """Of how many it was judged whether they were kept."""
+    """Number of deadlines that were checked."""
     tally: Mapping[str, int]
     """How often what happened."""
 

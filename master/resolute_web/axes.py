@@ -20,7 +20,7 @@ LONGEST_LABEL = 18
 """Characters beside an axis."""
 
 MOST_WORDS = 100
-"""Of an axis, to choose from."""
+"""Most words of an axis that a form offers as choices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Scale:
     high: float = 0.0
     log: bool = False
     words: Sequence[str] = ()
-    """Of an axis that has no numbers alone."""
+    """Words of an axis whose values are not all numbers."""
 
     @property
     def numeric(self) -> bool:
@@ -110,7 +110,7 @@ class Scale:
         return (at - low) / (high - low) if high > low else 0.5
 
     def place_of_end(self, value: float | None, otherwise: float) -> float:
-        """Of an end of a range, which may be outside of the axis."""
+        """Place of one end of a range, which may be outside of the axis; `otherwise` if the range has no such end."""
         if value is None:
             return otherwise
         return self.place(min(max(value, self.low), self.high))
@@ -130,7 +130,7 @@ def shortened(word: str) -> str:
 
 
 def scale_of(values: Sequence[Any]) -> Scale:
-    """Of all values of an axis; there must be one at least."""
+    """The scale for all values of an axis; `values` has at least one."""
     numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) < len(values) or not all(map(math.isfinite, numbers)):
         return Scale(words=sorted({number(value) for value in values}))

@@ -54,7 +54,7 @@ class _Token:
     text: str
     quoted: bool
     at: int
-    """Of its first character, from 1."""
+    """Position of its first character, from 1."""
 
     def is_word(self, word: str) -> bool:
         return not self.quoted and self.text.lower() == word

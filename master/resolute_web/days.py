@@ -17,7 +17,7 @@ HEIGHT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Of one account; `y` and `height` are shares of `HEIGHT`."""
+    """Part of a bar for one account; `y` and `height` are shares of `HEIGHT`."""
 
     account: str
     y: float

@@ -200,7 +200,8 @@ def topics_of(entity: Entity) -> Iterator[str]:
 
 
 def _state_of(entity: Entity) -> Mapping[str, Any] | None:
-    """Of what progresses, everything that people would call a change of it; None of all else."""
+    """All fields of an experiment or a trial except its progress, which alone does not count as a change of it; None for any
+    other entity."""
     match entity:
         case Experiment():
             moving = {"progress", "best_validation", "searcher"}

@@ -15,7 +15,7 @@ from pygments.token import Comment, Keyword, Literal, Name, Token, _TokenType
 from pygments.util import ClassNotFound
 
 MOST_BYTES = 256 * 1024
-"""Of a file that is shown; a longer one is shown in part."""
+"""Most bytes of a file that are shown; the rest of a longer file is left out."""
 
 MOST_FILES = 2000
 

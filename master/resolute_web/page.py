@@ -35,7 +35,8 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Of every page. Nothing that a page shows can run a script or load anything from elsewhere, whatever is in its names and logs."""
+"""Headers of every page. Nothing on a page can run a script or load anything from elsewhere, whatever its names and logs
+contain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class PoolSummary:
 
 
 async def summaries(api: ApiContext) -> Sequence[PoolSummary]:
-    """Of every pool, by name."""
+    """Summaries of all pools, by name."""
     names = sorted(api.engine.pools)
     snapshots = [api.engine.snapshot(name) for name in names]
     shown = await asyncio.to_thread(lambda: [show_pool(snapshot, api.config) for snapshot in snapshots])

@@ -24,7 +24,7 @@ class Problem:
 
 
 def problems_of(error: str, text: str) -> Sequence[Problem]:
-    """Of a refusal of the configuration `text`, which may name several keys."""
+    """The problems in a refusal of the configuration `text`, which may name several keys."""
     root = _composed(text)
     return tuple(_problem(each, root) for each in _split(error))
 
@@ -57,7 +57,7 @@ def _composed(text: str) -> yaml.Node | None:
 
 
 def _line(root: yaml.Node | None, path: str) -> int | None:
-    """Of the key at `path`, or of the nearest one above it that the text has."""
+    """Line of the key at `path`, or of its nearest parent in the text; None if the text has neither."""
     node, line = root, None
     for step in _STEP.findall(path):
         found = _below(node, step)

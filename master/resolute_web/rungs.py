@@ -16,7 +16,7 @@ WIDTH, LEFT, RIGHT, TOP = 960, 64, 180, 34
 ROW, LOW_ROW = 18, 8
 MOST_LABELLED = 60
 MOST_DRAWN = 300
-"""Of one bracket; the others are counted."""
+"""Most trials of one bracket that are drawn; the others are counted."""
 
 SHADES = 5
 

@@ -20,7 +20,7 @@ LEFT, RIGHT, TOP, BOTTOM = 48, 48, 40, 28
 PLOT_WIDTH, PLOT_HEIGHT = 240, 150
 MOST_AXES = 8
 SHADES = 5
-"""Of the metric, from the best fifth to the worst."""
+"""Number of shades of the metric, from the best fifth to the worst."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from resolute_master.store.base import MetricQuery
 from resolute_master.store.metric_chunks import NO_STEP, NUMBER, Chunk, whole
 
 MOST_POINTS = 1000
-"""Of one line: about what a screen has columns."""
+"""Most points of one line: about the width of a screen in pixels."""
 
 PLACES = ("epoch", "epochs", "batches")
 """Reported beside metrics: where on the axis a report is, which makes no curve."""
@@ -52,8 +52,8 @@ Summaries = Mapping[tuple[str, str], Summary]
 
 
 async def summaries_of(api: ApiContext, trial: TrialId) -> Summaries:
-    """Of everything by step that the trial has reported as numbers. A name that was a number at one time and something else at
-    another has no range, and makes no line."""
+    """Summaries of everything that the trial has reported as numbers by step. A name whose type changed has no range and no
+    line."""
     return await told_of(api, trial, await api.store.metric_chunks([trial]))
 
 
@@ -90,7 +90,7 @@ async def _earlier(
 
 
 def names_of(told: Iterable[tuple[str, str]], first: str) -> list[str]:
-    """Of groups and names the names that make a curve; the one that is looked at first comes first."""
+    """Names that have a curve, among pairs of group and name; `first` comes first."""
     names = {name for _, name in told if name not in PLACES}
     return sorted(names, key=lambda name: (name != first, name))
 

@@ -22,7 +22,7 @@ MOST_LANES = 80
 """The newest; a day of a busy spot pool may have more."""
 
 SHORTEST = 1.5
-"""Of a segment that is drawn, in per mille: what was short is seen too."""
+"""Least width of a drawn segment, in per mille, so that a short segment is visible."""
 
 
 class Stage(StrEnum):
@@ -151,7 +151,7 @@ def _by_agent(allocations: Iterable[Allocation]) -> Mapping[AgentId, Sequence[Al
 
 
 def _end(instance: Instance, window: Window) -> datetime:
-    """Of its bill, or of its life where it never had one."""
+    """End of the machine's bill, or of its life if it was never billed."""
     if instance.paid_until is not None:
         return instance.paid_until
     if instance.over or instance.refused:

@@ -52,7 +52,7 @@ def clock_time(moment: datetime) -> str:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Of a metric or a hyperparameter: four significant digits; text as it is."""
+    """Text of a metric or a hyperparameter: four significant digits for numbers; text is unchanged."""
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):

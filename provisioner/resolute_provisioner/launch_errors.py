@@ -118,7 +118,8 @@ def _forgotten(pool: PoolScaling, last: PoolLaunch, asked_at: datetime) -> bool:
 
 
 def _newest(beliefs: Mapping[str, OfferBelief]) -> tuple[OfferBelief, PoolLaunch] | tuple[None, None]:
-    """Of several at one moment a success counts, then the longest row."""
+    """The newest launch. Among launches of the same time, one that succeeded comes first, then the one with the most failures in
+    a row."""
     known = [(each, each.pool_launch) for each in beliefs.values() if each.pool_launch is not None]
     return max(
         known,

@@ -27,7 +27,7 @@ NOTICE, NOTICE_PID = "notice.json", "notice.pid"
 """In a run directory: the notice of the machine, and the process that gets a signal for it."""
 
 MAX_NUMBER_BYTES = 32
-"""Of `NOTICE_PID`; a pid has fewer digits."""
+"""Bytes of `NOTICE_PID` that are read; a pid has fewer digits."""
 
 LEASE_GRACE_S = 5.0
 """How long before the end of its lease a task is asked to end; a quarter of a shorter lease."""
@@ -107,7 +107,7 @@ class ContainerFiles:
         return number if number > 0 else None
 
     def _forget(self, container_id: str) -> None:
-        """Of what is in memory; the directory is for its owner to remove."""
+        """Drops what is in memory about a container. The owner of its directory removes the directory."""
         self._leases.pop(container_id, None)
         for stream in STREAMS:
             self._stamps.pop((container_id, stream), None)

@@ -25,8 +25,8 @@ DEFAULT_SHM_BYTES = 4 * 1024**3
 """Shared memory of a container that asks for none: what the contract gives; data loaders fail with Docker's 64 MiB."""
 
 NEVER_GIVEN = ("MKNOD", "NET_RAW", "SETFCAP")
-"""Of what an engine gives to root in a container: devices of the machine, packets on its network, and programs that give more. What
-installs packages and serves shells needs the rest."""
+"""Capabilities that an engine gives to root in a container by default and that tasks never get: to create device files, to send
+raw packets, and to give capabilities to programs. Package installers and shells need the rest."""
 
 LABEL_TYPE, LABEL_ID = "ai.determined.container.type", "ai.determined.container.id"
 LABEL_AGENT, LABEL_CLUSTER = "ai.determined.container.agent", "ai.determined.container.cluster"

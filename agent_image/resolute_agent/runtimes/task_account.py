@@ -23,9 +23,9 @@ from resolute_agent.runtimes.base import LaunchRefused
 log = logging.getLogger(__name__)
 
 STORAGE_MODE = 0o1777
-"""Of a storage that the operator gives to tasks: every task adds its own files, and only the owner of a file, the storage's owner,
-or root removes it. One of another owner than root has the set-group-ID bit as well: its group may change what is in it, for a
-master that is not root."""
+"""Mode of a storage directory that the operator gives to tasks. Every task adds its own files. Only the owner of a file, the
+storage's owner, or root can remove it. If the owner is not root, the directory has the set-group-ID bit as well: its group may
+change the files, for a master that does not run as root."""
 
 _DEVICE_FILES = {
     SlotKind.CUDA: ("/dev/nvidia*",),

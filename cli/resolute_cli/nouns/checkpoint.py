@@ -15,7 +15,7 @@ from resolute_cli.render import confirmed, size_text
 
 
 def list_checkpoints(cli: Invocation, args: argparse.Namespace) -> None:
-    """Of one experiment or of all of them, newest experiment last."""
+    """Prints the checkpoints of one experiment or of all of them, newest experiment last."""
     api = cli.api()
     states = () if args.all else (WireCheckpointState.COMPLETED,)
     query = GetCheckpointsQuery(sort_by_attr=CheckpointSortBy.END_TIME, states=states)

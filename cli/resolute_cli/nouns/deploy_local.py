@@ -39,7 +39,8 @@ DEFAULT_NAME = "determined"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 MOST_MACHINES = 4
-"""Of a local cluster whose size was not given: more share each processor's memory and disk, and train no faster."""
+"""Largest default number of machines of a local cluster. More machines share the memory and disk of each processor and do not
+train faster."""
 
 
 def instances_for(processors: int, slots_per_instance: int) -> int:
@@ -278,7 +279,7 @@ def start_agent(cli: Invocation, args: argparse.Namespace) -> None:
 
 
 def _certificate_here(cluster: Path, args: argparse.Namespace) -> str:
-    """Of the master of this cluster, if the agent joins it: then no flag is needed for TLS."""
+    """The certificate file of this cluster's master if the agent joins that master, so that TLS needs no flag; otherwise ""."""
     master = read_cluster(cluster)
     if master is None or not master.cert_file or args.master_host not in LOOPBACK:
         return ""

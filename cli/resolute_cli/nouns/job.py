@@ -15,7 +15,7 @@ from resolute_cli.job_snapshot import schedule, schedule_arguments, snapshot, sn
 from resolute_cli.job_starts import COLUMNS, Starts, failure_note, pool_starts, starts_note
 
 OPERATIONS = ("priority", "weight", "resource-pool", "ahead-of", "behind-of")
-"""Of `det job update-batch`."""
+"""Operations of `det job update-batch`."""
 
 
 def list_jobs(cli: Invocation, args: argparse.Namespace) -> None:

@@ -63,7 +63,7 @@ class Cluster:
             yield item.log_entry
 
     def set_log(self, *, level: LogLevel | None, color: bool | None) -> None:
-        """Of the master, until its next start; None leaves it."""
+        """Changes the log settings of the master until its next start. None leaves a setting unchanged."""
         from resolute.wire.rest.empty import Empty
         from resolute.wire.rest.master import Config, LogConfig, PatchMasterConfigRequest, protobufFieldMask
 

@@ -44,7 +44,8 @@ def add_boot_routes(app: web.Application, hub: AgentHub, wheel_cache: WheelCache
 
 
 async def _beginning(request: web.Request) -> bytes:
-    """Of the body, which may come in pieces, in its time."""
+    """The first `REPORT_BYTES` of the body, or all of a shorter one. Raises `HTTPRequestTimeout` if they do not arrive within
+    `REPORT_S`."""
     try:
         async with asyncio.timeout(REPORT_S):
             return await request.content.readexactly(REPORT_BYTES)

@@ -25,7 +25,7 @@ LONGEST_ID = 200
 
 
 class OwnLines:
-    """Of one link of one agent."""
+    """Selects the log lines of an agent's own containers. Each link of an agent has one."""
 
     def __init__(self, engine: Engine, store: Store) -> None:
         self._engine = engine

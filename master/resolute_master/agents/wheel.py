@@ -89,7 +89,8 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _notices() -> Iterator[tuple[str, bytes]]:
-    """Of each provider's package what an agent imports to learn of its machine's end: of the rest it has no use."""
+    """The modules that an agent imports to detect the end of its machine, from each provider's package. An agent does not use the
+    rest of these packages."""
     names = {f"{PROVIDERS[provider].package}.notices" for provider in NOTICE_SOURCES.values()}
     parents = {".".join(name.split(".")[:depth]) for name in names for depth in range(1, name.count(".") + 1)}
     for module in sorted(names | parents):

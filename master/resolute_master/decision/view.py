@@ -96,7 +96,7 @@ class PoolView:
     """By offer id: the price of the moment, and what refusals, boots and interruptions have taught."""
     budgets: Budgets = NO_BUDGETS
     progress: Mapping[AllocationId, Progress] = field(default_factory=dict)
-    """Of the allocations with a deadline. Where the pool has no choice of markets, none is read."""
+    """Progress of the allocations with a deadline. It is not read where the pool has no choice of markets."""
     starts: int | None = STARTS_A_PASS
     """Allocations that may be placed at most; None for any number."""
     changed: Mapping[AllocationId, Allocation] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 MAX_GLOB_LETTERS = 1000
-"""Of one pattern. Paths have up to 4096 bytes, and patterns for them are short."""
+"""Most characters of one pattern. Paths have up to 4096 bytes, and patterns are shorter."""
 
 _MATCH_MEMORY_BYTES = 1024 * 1024
 

@@ -87,7 +87,7 @@ class CycleTimes(Struct, frozen=True, kw_only=True):
     publish_s: float
     """Applying the change and notifying subscribers: as `decide_s`, in the event loop."""
     passes_s: tuple[tuple[PoolName, float], ...] = ()
-    """Of `decide_s`, the scheduler's and the planner's look at each pool that it concerned."""
+    """Part of `decide_s` that the scheduler and the planner spent on each affected pool."""
     carried: tuple[Carried, ...] = ()
     change: Change | None = None
     """What was committed."""

@@ -58,7 +58,8 @@ Hit = tuple[Policy, LogRecord]
 
 @lru_cache(maxsize=128)
 def _expressions(pattern: str) -> tuple[Any, Any | None]:
-    """Of one line, and of many lines joined by line ends if the pattern permits: it is found there if it is in any of them."""
+    """The expression for a single line, and one for many lines joined by newlines, which matches if it matches any of the lines.
+    The second is None if the pattern does not permit it."""
     alone = compiled(pattern)
     if _OF_THE_WHOLE_TEXT.search(pattern):
         return alone, None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import optuna
 
 ABSENT: Any = object()
-"""Of a hyperparameter whose condition is not met."""
+"""Value of a hyperparameter whose condition is not met."""
 
 
 class OptunaSampler:
@@ -190,7 +190,8 @@ def _leaves(space: Space, above: Path = ()) -> list[tuple[Path, Mapping[str, Any
 
 
 def _distribution(module: Any, spec: Mapping[str, Any]) -> Any:
-    """Of an exponent for `log`, of an index for `categorical`: values may be anything."""
+    """Distribution of a hyperparameter: of the exponent for `log`, and of the index for `categorical`, whose values may have any
+    type."""
     match spec["type"]:
         case "int":
             return module.distributions.IntDistribution(int(spec["minval"]), int(spec["maxval"]))

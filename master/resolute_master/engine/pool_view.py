@@ -26,7 +26,7 @@ State = Step | ClusterState
 
 
 def pool_view(state: State, snapshot: PoolSnapshot, machines: tuple[InstanceView, ...]) -> PoolView:
-    """Of the snapshot's pool at the snapshot's time. `machines` are those of the pool, by id."""
+    """The view of the snapshot's pool at the snapshot's time. `machines` are those of the pool, by id."""
     pool = snapshot.policy.name
     if snapshot.policy.scaling is None:
         return PoolView(snapshot=snapshot)  # its machines cost nothing
@@ -84,7 +84,7 @@ def _is_to_be_paid(instance: Instance) -> bool:
 
 
 def _progress(state: State, pool: PoolName, now: datetime) -> Mapping[AllocationId, Progress]:
-    """Of the pool's allocations with a deadline."""
+    """Progress of the pool's allocations with a deadline."""
     ids = cast("frozenset[AllocationId]", state.keys("deadlines_of_pool", pool))
     return ReadWhenAsked(ids, lambda id_: progress_of(state, id_, now))
 

@@ -43,7 +43,7 @@ KNOWN_TOGETHER = 2
 """Consecutive batches of reports that are submitted to the rules at once: a cycle and its commit cost as much as 200 rows."""
 
 _NO_TIME = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC)
-"""Of a line whose own time cannot be stored."""
+"""Time of a line whose own time cannot be stored."""
 
 FULL_INBOX_S = 0.5
 """Delay before matches of log policies are submitted again when the engine's inbox is full."""
@@ -104,7 +104,7 @@ class Reporting:
         return await self._metrics.append(reports)
 
     async def logs(self, records: Sequence[LogRecord]) -> None:
-        """Of one task or of several: each task has its own turn, so that one that writes much holds up no other.
+        """Stores lines of one or several tasks. Each task has its own turn, so that a task that writes much delays no other.
 
         When the lines of one task are not stored, those of the others may be: a repeat is harmless, for lines have keys.
         """

@@ -33,9 +33,9 @@ class Saving:
     value: str
     saves_a_month: float
     share: float
-    """Of the cost."""
+    """Saved share of the cost, 0 to 1."""
     wait_mean_s: float
-    """Of the jobs, with the change."""
+    """Mean wait of the jobs with the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,9 +56,9 @@ class RunTimes:
         return None if found is None else Basis(runs=len(found[1].newest), of=found[0])
 
     def remaining_s(self, part: float, user: int, slots: int, elapsed_s: float = 0.0) -> float | None:
-        """Of the run times that lasted longer than `elapsed_s`, the one that `part` (0 to below 1) of them are shorter than, less
-        `elapsed_s`. Of what has outlived nearly all of them, as long as heavy tails have it: about as long again. None while
-        too little is known."""
+        """Estimated remaining run time after `elapsed_s`: the quantile `part` (0 to below 1) of the run times above `elapsed_s`,
+        less `elapsed_s`. For a run that is longer than nearly all known ones, a heavy tail is assumed: with `part` 0.5, the
+        remaining time equals `elapsed_s`. None while too little is known."""
         found = self._found(user, slots)
         if found is None:
             return None

@@ -65,7 +65,7 @@ class SimulatedResult:
     units: int
     metric: float
     cost: float
-    """Of the pool until then."""
+    """Cost of the pool until then."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class SearchSimulation(PoolSimulation):
         self._act(actions)
 
     def cost(self) -> float:
-        """Of all machines until now."""
+        """Cost of all machines until now."""
         for id_, bill in self.bills.items():
             if id_ in self.pool.machines:
                 self.cost_until(bill, self.now_s)

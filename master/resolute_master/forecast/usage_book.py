@@ -13,7 +13,7 @@ from resolute_master.domain.usage import Usage, interval, usage_id
 
 @dataclass(slots=True, kw_only=True)
 class UsageBook:
-    """Of a pool that remembers for `half_life_s`."""
+    """Past usage in a pool, which decays with `half_life_s`."""
 
     pool: PoolName
     half_life_s: float

@@ -50,7 +50,7 @@ class Work:
     """Progress that is saved."""
     runs: int = 0
     started_s: float | None = None
-    """Of the present run."""
+    """Start of the present run."""
     trained_on_s: float = 0.0
     """Time that the present run trains after the notice of its machine's end."""
     first_start_s: float | None = None

@@ -32,7 +32,7 @@ class Grouping(StrEnum):
     EXPERIMENT = "experiment"
     JOB = "job"
     DAY = "day"
-    """Of UTC, as budgets have it."""
+    """A day in UTC, as in budgets."""
     TRIAL = "trial"
 
 

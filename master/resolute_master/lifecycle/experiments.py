@@ -199,7 +199,8 @@ def _changes_texts(command: PatchExperiment) -> bool:
 
 
 def _labels(experiment: Experiment, command: PatchExperiment) -> tuple[str, ...]:
-    """Of the labels as they are now: others may have changed them since the caller looked."""
+    """The labels after the command. Additions and removals apply to the current labels, which may have changed since the caller
+    read them."""
     labels = set(experiment.labels if command.labels is None else command.labels)
     labels = (labels | set(command.add_labels)) - set(command.remove_labels)
     if len(labels) > MAX_LABELS and not labels <= set(experiment.labels):
@@ -272,7 +273,7 @@ def remove_tensorboards(step: Step, experiment: Experiment) -> None:
 
 
 def set_log_retention(step: Step, id_: ExperimentId, days: int) -> None:
-    """Of all its trials; the configuration shows what is in force."""
+    """Sets the retention of the logs of all trials of an ended experiment. Its configuration shows the value in force."""
     experiment = need(step, id_)
     if not experiment.state.terminal:
         raise FailedPrecondition(

@@ -104,7 +104,7 @@ def times_text(failure: Failure) -> str:
 
 
 def last_failed(trials: tuple[Trial, ...]) -> Trial | None:
-    """Of several, the one that ended last."""
+    """The failed trial that ended last; None without a failed trial."""
     failed = [trial for trial in trials if trial.failure is not None and trial.ended_at is not None]
     return max(failed, key=lambda trial: (trial.ended_at, trial.id), default=None)
 

@@ -12,9 +12,9 @@ from resolute_master.lifecycle.workspaces import need_project, need_workspace
 
 MAX_SETTINGS = 1000
 MAX_SETTING_CHARACTERS = 65_536
-"""Of one value; every start of a master reads the settings with the user."""
+"""Most characters of one value. Every start of a master reads the settings with the user."""
 MAX_SETTINGS_CHARACTERS = 262_144
-"""Of all keys and values of a user together."""
+"""Most characters of all keys and values of a user together."""
 MAX_VISITS = 20
 """Projects that are remembered, the newest."""
 MAX_PINS = 100

@@ -60,9 +60,9 @@ class LedgerMetrics:
         """Some final bookings are not remembered any more."""
         self._machines: dict[InstanceId, Instance] = {i.id: i for i in engine.state.all(Instance)}
         self._settled: Amounts = {}
-        """Of machines whose booking is final, all together."""
+        """Sum over all machines whose booking is final."""
         self._settled_of: OrderedDict[InstanceId, Amounts] = OrderedDict()
-        """Of the latest of them, each."""
+        """Amounts of each of the latest of these machines."""
         self._seconds = Gauge(
             "resolute_ledger_slot_seconds",
             "Paid slot-seconds since the master started, by what they were spent on",

@@ -34,7 +34,8 @@ from resolute_master.store.base import Store
 
 
 class Observation:
-    """Of one master. The parts are connected as they are built: `store`, then `watch`; `services` run beside them."""
+    """Metrics and traces of one master. The parts are connected as they are built: `store`, then `watch`; `services` run beside
+    them."""
 
     def __init__(self, *, version: str, clock: Clock, tracing: Tracing) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the moments of the first counts: a series each, of no use here

@@ -15,7 +15,7 @@ OWNER = ("owner", "id")
 
 
 class SpendingMetrics(Collector):
-    """Of every account except those of experiments, whose number is unbounded: `GET /api/v1/cost` returns them."""
+    """Metrics of every account except those of experiments, whose number is unbounded: `GET /api/v1/cost` returns them."""
 
     def __init__(self, registry: CollectorRegistry, engine: Engine, clock: Clock) -> None:
         self._engine = engine

@@ -17,7 +17,8 @@ from resolute_provisioner.clouds.driver import Driver, driver_of, drivers
 
 
 def file_problems(pool: ResourcePool, listens_on: str) -> Iterator[str]:
-    """Of one pool; `listens_on` is the master's own `host`, if the file contains it."""
+    """Problems of one pool that can be found from the file alone. `listens_on` is the master's own `host`, if the file contains
+    it."""
     provider = pool.provider
     if provider is None or provider.on_masters_machine:
         return

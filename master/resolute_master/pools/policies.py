@@ -25,7 +25,7 @@ LONGEST_LEARNT_IDLE_S = 1200.0
 """Where the idle period is learnt, no machine is kept longer without work."""
 
 Types = Mapping[str, Catalogue]
-"""Of machine types, by the provider that described them."""
+"""Catalogues of machine types, by the provider that described them."""
 NO_TYPES: Types = {}
 
 

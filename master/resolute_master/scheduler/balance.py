@@ -48,7 +48,7 @@ class Balance:
         self._snapshot = snapshot
         self._shares = shares_of(snapshot)
         self._depth = USER_DEPTH if snapshot.policy.hierarchical_shares else 0
-        """Of the groups of jobs."""
+        """Levels of groups above the jobs."""
         self._changes: dict[Path, int] = {}
         """Assigned slots minus those of victims."""
         self._burdens: dict[Path, float] = {}

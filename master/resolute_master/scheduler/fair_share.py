@@ -152,7 +152,7 @@ class _Groups:
         self._snapshot = snapshot
         self._shares = shares_of(snapshot)
         self._depth = USER_DEPTH if snapshot.policy.hierarchical_shares else 0
-        """Of the groups of jobs."""
+        """Levels of groups above the jobs."""
         self._balance = balance
         self._placing = placing
         self._source: Iterator[Need] | None = None
@@ -163,7 +163,7 @@ class _Groups:
         self._orders: dict[str | LineKey, _Charge | Turn] = {}
         """Orders of the members with pending allocations, when they were last read."""
         self._heap: list[tuple[_Charge | Turn, str | LineKey]] = []
-        """Of these; entries that differ are outdated."""
+        """Heap of these orders. Entries that differ from `_orders` are outdated."""
 
     def order(self) -> _Charge:
         """If it was read, call it right after `poorest`: its first may be infeasible, and its next is another one then."""

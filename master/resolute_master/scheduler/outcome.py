@@ -38,7 +38,7 @@ class Outcome:
     failed: dict[Shape, tuple[QueueKey, PlacementResult]]
 
     def result(self, snapshot: PoolSnapshot, allocation: Allocation) -> PlacementResult:
-        """Of any pending allocation in the snapshot of the pass."""
+        """The result of a pending allocation in the snapshot of the pass."""
         known = self.results.get(allocation.id)
         if known is not None:
             return known

@@ -478,8 +478,8 @@ class Placing:
         return True
 
     def _free_soonest(self, shape: Shape, allocation: Allocation) -> dict[AgentId, int] | None:
-        """Of the agents without a hold that were not launched for other work that starts there first; None when there are not
-        enough of them."""
+        """The agents on which the allocation is expected to start first, among those without a hold that were not launched for
+        other work; None if there are not enough."""
 
         def refuses(agent: AgentId) -> bool:
             return self._refuses(shape, agent) or self._launched_for_others(shape, allocation, agent, lesser=True)

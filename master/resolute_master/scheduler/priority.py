@@ -123,7 +123,7 @@ class ByPriority:
             yield from (each for id_ in sorted(there) if _is_guest(each := snapshot.allocations[id_], claimant))
 
     def _needless(self, claimant: Allocation, mine: Standing) -> Iterator[Allocation]:
-        """Of its own job, allocations that their search would stop anyway, if it may continue the claimant."""
+        """Allocations of the claimant's own job that their search would stop anyway, if the search may continue the claimant."""
         if claimant.worth.likelihood > 0.0:
             end = (mine.priority, mine.position, inf)
             last = takewhile(lambda each: each[:3] == (*mine[:2], NEEDLESS), self._snapshot.evictable.keys_before(end))

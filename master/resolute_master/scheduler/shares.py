@@ -288,7 +288,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         return self._holder(path).held
 
     def charge(self, member: Member) -> float:
-        """Of the job itself."""
+        """Charge of the job, without its groups: the slots that it would hold with one more, per weight."""
         return (self.held(member.path) + 1) / member.weight
 
     def burden(self, path: Path) -> float:

@@ -242,7 +242,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def meter(self) -> Meter | None:
-        """Of all its maps."""
+        """The meter that all maps of the snapshot share."""
         return self.agents.meter
 
     def priority_of(self, job: JobId) -> int:

@@ -66,7 +66,7 @@ def _moment(value: Any) -> Any:
 
 
 MOST_SLOTS = 2**20
-"""Of all agents together, and held by all tasks together: a short line of a file must not exhaust memory."""
+"""Most slots of all agents together, and most that all tasks together hold: a short line of a file must not exhaust memory."""
 
 
 def _not_too_many(what: str, held: Mapping[str, int]) -> None:

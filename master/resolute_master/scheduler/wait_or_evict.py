@@ -35,7 +35,8 @@ def never_pays(wait_s: float | None) -> bool:
 
 
 def expected_wait_s(expected_in_s: float) -> float:
-    """Of a machine that is expected in `expected_in_s` seconds. A late one is expected to take as long again as it is late."""
+    """Expected wait for a machine that is due in `expected_in_s` seconds. A machine that is late (negative) is expected to take
+    as long again as it is late."""
     return abs(expected_in_s)
 
 

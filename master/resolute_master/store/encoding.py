@@ -159,7 +159,7 @@ def decode_plain(body: bytes | str) -> Any:
 
 
 _direct_writer = msgspec.json.Encoder(order="sorted", enc_hook=lambda value: _plain_mapping(value))
-"""Of a value in which nothing has to be rewritten, at a third of the price of going through builtins."""
+"""Encodes a value in which nothing has to be rewritten, in a third of the time of a conversion through builtins."""
 
 
 def _builtins(value: Any, rewrite: Rewrite | None) -> Any:

@@ -9,7 +9,8 @@ from resolute_master.store.base import LOG_FIELDS, LogFields
 
 
 def fields_of(rows: Iterable[tuple[Any, ...]]) -> LogFields:
-    """Of rows with the values of `LOG_FIELDS`, and the number of the last line that has them; empty ones are none."""
+    """The distinct values of each field. Rows have the values of `LOG_FIELDS` and the number of the last line with these values;
+    empty values are left out."""
     columns = list(zip(*rows, strict=True))
     if not columns:
         return LogFields()

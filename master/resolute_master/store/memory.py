@@ -567,7 +567,8 @@ def _page(rows: list[Row], offset: int, limit: int | None) -> Page[Row]:
 
 
 def _telling(marks: Sequence[StepMark], steps: int) -> list[StepMark]:
-    """Of one allocation's marks, by time."""
+    """The marks of one allocation, by time, that show when `steps` were completed: the first, the last, and those around the
+    step."""
     below = [mark for mark in marks if mark.steps_completed < steps]
     reached = [mark for mark in marks if mark.steps_completed >= steps]
     found = {mark.at: mark for mark in (marks[0], *below[-1:], *reached[:1], marks[-1])}

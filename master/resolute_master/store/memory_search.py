@@ -24,7 +24,7 @@ class MemorySearch:
 
     @abstractmethod
     def _all(self, type_: Any) -> list[Any]:
-        """Of one type, by key."""
+        """All entities of one type, by key."""
 
     @abstractmethod
     def _chunks_of(self, trial: int) -> Mapping[tuple[int, str], tuple[Chunk, ...]]:

@@ -130,7 +130,7 @@ class MetricTable:
         return tuple(row.read() for row in rows[query.offset : query.offset + query.limit])
 
     def chunks(self, trial: TrialId) -> dict[tuple[int, str], tuple[Chunk, ...]]:
-        """Of all groups but the system's."""
+        """Chunks of all groups except the system metrics, by trial and group."""
         reports = self.select(trial, None, include_archived=False)
         return {key: tuple(chunks_of(of_key)) for key, of_key in by_group(reports).items()}
 

@@ -233,7 +233,8 @@ def number_of(value: Any) -> float | None:
 
 
 def _columns(reports: Sequence[MetricReport], names: Iterable[str]) -> dict[str, NameSummary]:
-    """Of reports that all have the same names: a column at a time, which is quick where it holds plain numbers."""
+    """Summaries of reports that all have the same names, computed a column at a time, which is fast for columns of plain
+    numbers."""
     found: dict[str, NameSummary] = {}
     for name in names:
         column = [report.metrics[name] for report in reports]

@@ -26,7 +26,7 @@ from resolute.errors import InvalidInput
 
 MAX_DEPTH = 10
 MAX_FIELDS = 100
-"""Of one filter: more than a user writes, few enough for any database."""
+"""Most fields of one filter: more than a user writes, and few enough for any database."""
 MAX_SORTS = 10
 
 

@@ -23,10 +23,10 @@ from resolute_provisioner.model import Market, PoolScaling
 from resolute_sim.event_log import Event, EventLog
 
 MARGIN_S = 600.0
-"""Of a deadline: the boot of the first machine, the margin that the rule keeps itself, and orders that are late."""
+"""Margin of a deadline: the boot of the first machine, the margin that the rule itself keeps, and late orders."""
 
 OVERHEAD_S = 2.0
-"""Of one step, for its report."""
+"""Time of one step that its report takes."""
 
 ROUNDS = 2
 """Saves besides the regular ones: at a move, and at the end."""
@@ -45,7 +45,7 @@ class _Tracked:
 
 
 class Deadlines:
-    """Of trials with a correct or unknown length that only the choice of a market could delay."""
+    """Checks the deadlines of trials with a correct or unknown length that only the choice of a market could delay."""
 
     def __init__(self, pools: Mapping[PoolName, PoolPolicy], event_log: EventLog) -> None:
         self._pools = pools

@@ -21,7 +21,7 @@ from resolute_provisioner.planning.standing import MASS_LOSS_GRACE_S
 from resolute_sim.event_log import EventLog
 
 CENT = 1e-6
-"""Of an amount: what rounding may make of sums."""
+"""Tolerance of an amount: the rounding error of sums."""
 
 SLACK_S = 300.0
 """From a decision to give a machine back until its bill stops: lists that fail or lag, repeated orders, a slow end."""
@@ -142,7 +142,8 @@ class Lingering:
 
 
 def _beyond(overdue: Sequence[tuple[datetime, datetime, str]], kept: int) -> Iterator[str]:
-    """Of machines that were overdue from one moment to another: each that was when as many others were as the pool keeps."""
+    """Machines that were overdue beyond the number that the pool keeps. Each entry of `overdue` has a beginning, an end and a
+    text."""
     for number, (begin, _, words) in enumerate(sorted(overdue)):
         others = sum(until > begin for _, until, _ in sorted(overdue)[:number])
         if others >= kept:

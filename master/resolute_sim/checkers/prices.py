@@ -49,7 +49,7 @@ class ReportedPrices:
         self._away.append((begin, end))
 
     def cost(self, line: BillLine, begin: datetime, end: datetime) -> float:
-        """Of the machine in this time, at the reported price of its offer at each moment."""
+        """Cost of the machine in this period, at the price that was reported for its offer at each moment."""
         offer = self._cloud.machines[line.provider_id].request.offer
         cursor, price, amount = begin, offer.price_per_hour or 0.0, 0.0
         for at, then in self._reported.get(line.offer_id, ()):

@@ -17,7 +17,7 @@ from resolute_sim.checkers.prices import ReportedPrices
 from resolute_sim.event_log import Busy, EventLog
 
 ROUNDING = 1e-6
-"""Of an amount, or of one unit of money."""
+"""Tolerance of an amount, or of one unit of money."""
 
 REACH = timedelta(seconds=60.0)
 """Time after a fault until an order reaches a machine again, or its work has ended with its lease."""
@@ -59,8 +59,8 @@ class Limits:
             yield f"experiment {experiment.id} may cost {limit:g}, and its tasks have held slots for {spent:.6f}"
 
     def _cost(self, busy: Busy, line: BillLine) -> float:
-        """Of its slots while it ran, except the times at which it was unreachable; at the reported prices, since others were
-        unknown."""
+        """Cost of the task's slots while it ran, without the periods in which the machine was unreachable. It uses the reported
+        prices, because the master had no others."""
         slots = self._cloud.machines[line.provider_id].request.offer.slots
         amount, cursor = 0.0, busy.start
         for each in sorted(self._unreachable, key=lambda each: each.begin):

@@ -44,7 +44,7 @@ TAKEN_BACK = ("taken back", Cause.NOTICE.value)
 """Causes of an interruption: the notice expired, or the machine was ended after its work had saved."""
 COLOURS = ("#1b6ca8", "#d1495b", "#66a182", "#edae49", "#8d6a9f")
 WIDTH, HEIGHT, MARGIN = 640, 240, 56
-"""Of a plot, in the units of its drawing. The margin holds the labels in the size that a narrow screen gives them."""
+"""Size of a plot, in the units of its drawing. The margin holds the labels in the size that a narrow screen gives them."""
 TIMELINE = 960
 """Width of a timeline."""
 LABEL, LETTER = 16.0, 9.0
@@ -232,7 +232,7 @@ def _trade(marks: Sequence[Mark], line: Sequence[Mark] = ()) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Of a time axis."""
+    """Unit of a time axis."""
 
     seconds: float
     name: str

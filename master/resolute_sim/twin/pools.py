@@ -19,7 +19,7 @@ from resolute_master.pools.policies import pool_policies
 from resolute_master.pools.pool_file import config_of_pools
 
 MOST_SLOTS = 100_000
-"""Of one machine, far more than any has: a larger number is a mistake, and a simulation of it would not end in time."""
+"""Most slots of one machine, far more than any has. A larger number is a mistake, and its simulation would not end in time."""
 
 NOT_SIMULATED = {
     "agent_reconnect_wait": "its agents never lose contact",

@@ -50,7 +50,7 @@ class Setting:
     boot_s: float = DEFAULT_BOOT_S
     overheads: Overheads = field(default_factory=Overheads)
     seed: int = 0
-    """Of the choice of machines to interrupt when the capacity falls below the number of machines."""
+    """Seed of the choice of machines to interrupt when the capacity falls below the number of machines."""
     lasts_s: float = 0.0
     """Length of the trace: machines that no policy ends are paid for at least this time."""
 

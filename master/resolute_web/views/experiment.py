@@ -109,7 +109,7 @@ async def _explained(call: Call, experiment: Experiment) -> ExplainJobResponse |
 
 
 async def _lives(call: Call, rows: Sequence[TrialRow]) -> Sequence[object]:
-    """Of the trials, each with where its time went."""
+    """Each trial with the parts of its time."""
     found = []
     for row in rows:
         life = await lived(call.api, row.trial)

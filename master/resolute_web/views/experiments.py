@@ -120,7 +120,7 @@ def _statistic(found: NameSummary | None, statistic: Statistic) -> object:
 
 
 def value_of(row: WireExperiment, name: str, best: Trial | None) -> object:
-    """Of a hyperparameter that of the best trial; before there is one its constant, or its range in words."""
+    """Value of a hyperparameter in the best trial. Before there is one: the constant, or the range in words."""
     own = {} if best is None else flat(best.hparams)
     if name in own:
         return own[name]
@@ -150,7 +150,7 @@ def hyperparameter(value: object) -> object:
 
 
 def _hyperparameters(rows: Sequence[Row], wanted: Wanted) -> list[str]:
-    """Of the experiments of this page and of the columns that are shown, to be chosen."""
+    """Hyperparameters that can be selected: those of the experiments on this page, and of the columns that are shown."""
     chosen = [found.name for key in wanted.columns if isinstance(found := value_column(key), Hyperparameter)]
     of_rows = (name for row in rows for name in _names(row.shown.hyperparameters or {}))
     return sorted({name for name in (*of_rows, *chosen) if value_column(f"hp.{name}") is not None})

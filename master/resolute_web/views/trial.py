@@ -75,7 +75,7 @@ async def overview(call: Call, trial: Trial) -> web.Response:
 
 
 async def _costs(call: Call, trial: Trial) -> Mapping[str, float] | None:
-    """Of each part of its time; None where no price is known."""
+    """Cost of each part of the trial's time; None if no price is known."""
     row = await trial_cost(call.api, trial)
     return None if row is None or row.cost is None else row.costs
 

@@ -94,7 +94,8 @@ class CloudInstance:
     message: str = ""
     """The cloud's message about its state, for example the reason of its end."""
     refusal: RefusalKind | None = None
-    """Of a machine that ended before it was of use: the class of the cloud's reason, where it is that of a refusal."""
+    """The class of the refusal, if the machine ended before it was usable and the cloud reports a refusal as the reason;
+    otherwise None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

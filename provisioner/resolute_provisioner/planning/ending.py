@@ -97,9 +97,9 @@ def of_no_use(
     idle_periods: IdlePeriods,
     now: datetime,
 ) -> list[Termination]:
-    """Of the machines that no waiting gang will use: members of gangs that cannot be completed, and requests whose work
-    waits no longer. A member is kept for a moment when the others may be had within that moment, and a machine that starts
-    when it will be there before an idle one like it would be released."""
+    """Terminations of machines that no waiting gang will use: members of gangs that cannot be completed, and requests whose work
+    no longer waits. A member is kept for a short time if the others may become available within it. A starting machine is kept if
+    it will be ready before an idle machine like it would be released."""
     waiting = {gang.token for gang in gangs}
     incomplete = {each.gang.token: each for each in unserved}
     terminations: list[Termination] = []
@@ -147,7 +147,8 @@ def _serves(gang: Gang, size: int) -> bool:
 
 
 def _is_not_awaited(view: InstanceView, waiting: Set[str], idle_periods: IdlePeriods, now: datetime) -> bool:
-    """Of one that is paid for already only while it is late: what is there soon will be there for the next one."""
+    """Whether a machine has not joined and its work no longer waits. A machine that is already paid for counts only while it is
+    late: one that will soon be ready is kept for the next job."""
     if view.joined_at is not None:
         return False
     paid = view.observed not in (Observed.UNKNOWN, Observed.PENDING)

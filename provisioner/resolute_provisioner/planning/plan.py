@@ -147,7 +147,7 @@ class _Market:
         """The offers whose one request has no answer yet."""
         self.blocks = probing.blocks(pool, self.asked, beliefs, now)
         self.gang_blocks = risk.gang_blocks(pool, beliefs, now, machines=pool.max_instances)
-        """Of offers that may be asked for one machine and not for as many as a gang may need."""
+        """Blocks of offers from which one machine may be requested, but not as many as a gang may need."""
         self.all_blocks = {**self.gang_blocks, **self.blocks}
         self.gang_limits = risk.gang_limits(pool, beliefs, now)
         offers = forecasts(pool, beliefs, now)

@@ -33,7 +33,7 @@ from resolute.errors import InvalidInput
 MIN_DISK_GB = 100  # the machine image alone needs about half of it
 
 MASTER_PORT = 8080
-"""Of a `master_url` without a port, whatever its scheme: the default port of a master."""
+"""Port of a `master_url` that names none, whatever its scheme: the default port of a master."""
 
 NotNegative = Annotated[Number, Field(ge=0)]
 Positive = Annotated[Number, Field(gt=0)]

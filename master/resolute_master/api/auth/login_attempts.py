@@ -34,7 +34,7 @@ _NAME_LENGTH = 256
 
 @dataclass(slots=True)
 class _Failures:
-    """Of one key. `running` are attempts whose end is not known."""
+    """Failed attempts of one key. `running`: attempts whose result is not known yet."""
 
     count: int = 0
     last: float = -math.inf

@@ -21,7 +21,7 @@ from resolute_master.lifecycle.workspaces import BUILT_IN_WORKSPACE, NO_OWNER
 from resolute_master.store.base import TrialQuery
 
 MOST_DIGITS = 19
-"""Of the number of an experiment: more are beyond what the database can hold."""
+"""Most digits of an experiment's number. A longer number exceeds the range of the database."""
 
 
 def of_task(found: Any) -> Sequence[Target] | None:

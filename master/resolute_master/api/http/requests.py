@@ -89,7 +89,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Surroundings:
-    """Of every request of one application: its only middleware, and what is done as an answer begins."""
+    """The only middleware of an application, which handles every request, and the steps that run when a response begins."""
 
     def __init__(
         self, *, clock: Clock, ids: IdSource, observer: RequestObserver, headers: ResponseHeaders | None = None

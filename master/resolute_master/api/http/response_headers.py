@@ -22,7 +22,7 @@ STRICT_TRANSPORT = "Strict-Transport-Security"
 
 
 class ResponseHeaders:
-    """Of one master."""
+    """Headers that one master adds to every response."""
 
     def __init__(self, addresses: Addresses | None = None, *, hsts_max_age_s: float = 0.0) -> None:
         """`hsts_max_age_s`: how long a browser that connected over TLS refuses plain HTTP to this host; 0 sends no header."""

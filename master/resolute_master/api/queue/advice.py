@@ -38,7 +38,7 @@ FRESH_S = 3600.0
 RETRY_S = 300.0
 """Time after a failed attempt until the next one. A history that was too short is read again at each request."""
 MAX_WAIT_S = 10.0
-"""Of a call of the API."""
+"""Longest time that a call of the API waits for a result."""
 BOOT_S = 180.0
 """Before a machine of the pool has joined."""
 
@@ -49,7 +49,7 @@ class _KnownOfPool:
     failed: str = ""
     """Why the last attempt brought none."""
     rests_until_s: float = -inf
-    """Of the monotonic clock: no attempt begins before."""
+    """Time of the monotonic clock before which no attempt begins."""
     task: asyncio.Task[None] | None = None
 
 

@@ -54,7 +54,7 @@ def moving_from(snapshots: Mapping[PoolName, PoolSnapshot], job: Job) -> Moving 
 
 
 def standing_while_moving(id_: JobId, slots: int) -> JobStanding:
-    """Of a job of which nothing waits yet in the pool to which it was moved."""
+    """Standing of a job that was moved to a pool in which none of its allocations is pending yet."""
     state = scheduler.JobState.IDLE
     return JobStanding(job=id_, state=state, jobs_ahead=UNKNOWN, requested_slots=slots, allocated_slots=0)
 

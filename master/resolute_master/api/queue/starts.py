@@ -79,7 +79,7 @@ class _KnownOfPool:
     failed: bool = False
     """The last refresh."""
     rests_until_s: float = -inf
-    """Of the monotonic clock: no refresh begins before."""
+    """Time of the monotonic clock before which no refresh begins."""
     answers: dict[AllocationId, _Answer] = field(default_factory=dict)
     """Answers about one job, of the newest cycle with a question."""
     gathering: _Batch | None = None
@@ -232,7 +232,7 @@ async def _foresee(
 
 
 async def run_times(store: Store, pool: PoolName) -> RunTimes:
-    """Of the newest runs of the pool that came to their own end, well or in failure."""
+    """Run times of the newest runs of the pool that ended by themselves, successfully or in failure."""
     ended = [each for each in await store.ended_allocations(pool, MOST) if _by_itself(each)]
     jobs = {job.id: job for job in await store.jobs(sorted({each.job_id for each in ended}))}
     return await asyncio.to_thread(_run_times, ended, jobs)

@@ -68,7 +68,8 @@ def _may_report_more(attempt: Allocation, own: Collection[AllocationId]) -> bool
 
 
 async def _saved_steps(store: Store, attempts: Sequence[Allocation]) -> dict[TrialId, int]:
-    """Of the trials whose last attempt has ended without having done all."""
+    """Steps in the latest checkpoint of each trial whose last attempt ended before the trial was complete; 0 without a
+    checkpoint."""
     steps: dict[TrialId, int] = {}
     for id_ in books.unfinished(attempts):
         trial = await store.trial(id_)

@@ -89,7 +89,7 @@ async def _by_metric(
     """Rows without the metric come last. The searcher's metric without a direction shows the better ones first."""
     validations = await validations_of(api, found)
     searched: dict[int, tuple[str, bool]] = {}
-    """Of each experiment the searcher's metric, and whether smaller is better."""
+    """The searcher's metric of each experiment, and whether smaller values are better."""
     keyed: list[tuple[float, str, Checkpoint]] = []
     without: list[Checkpoint] = []
     for row in found:

@@ -75,7 +75,7 @@ async def _all(
 
 
 def thinned(reports: Sequence[MetricReport], names: Sequence[str], most: int) -> tuple[MetricReport, ...]:
-    """Of reports by step those that have one of the names; at most `most` of them, extremes among them."""
+    """The reports that contain one of the names, by step; at most `most` of them, among them the extremes."""
     having = [report for report in yielding(reports) if any(name in report.metrics for name in names)]
     if len(having) <= most:
         return tuple(having)

@@ -80,8 +80,8 @@ async def show_experiments(
 
 
 async def _numbers(api: ApiContext, experiments: Sequence[Experiment]) -> Mapping[ExperimentId, ExperimentNumbers]:
-    """Of those that are not over from the committed state, which holds all their trials and checkpoints: the store is asked for
-    the others alone."""
+    """Numbers of each experiment. Those of active experiments come from the committed state, which holds all their trials and
+    checkpoints. Only the others are read from the store."""
     state = api.engine.state
     counted = await map_in_batches(experiments, lambda each: _counted(state, each.id), at_once=COUNTED_AT_ONCE)
     held = {each.id: numbers for each, numbers in zip(experiments, counted, strict=True) if numbers is not None}
@@ -153,7 +153,7 @@ class TrialParts:
 async def trial_parts(
     api: ApiContext, trials: Sequence[Trial], experiments: Mapping[ExperimentId, Experiment]
 ) -> dict[TrialId, TrialParts]:
-    """Of many trials at once: a few reads of the store, however many they are."""
+    """Parts of many trials. The number of reads of the store does not depend on the number of trials."""
     ids = [trial.id for trial in trials]
     chunks = await api.store.metric_chunks(ids) if ids else {}
     checkpoints = await api.store.checkpoints(CheckpointQuery(trial_ids=tuple(ids))) if ids else ()

@@ -91,7 +91,7 @@ def _pieces(stream: BinaryIO, first: int, end: int) -> Iterator[bytes]:
 
 
 def _cut(out: Writable, data: bytes, at: int, start: int, stop: int) -> None:
-    """Of data that begins at `at`, what is between the two."""
+    """Writes the part of `data` between the offsets `start` and `stop`, where `data` begins at offset `at`."""
     part = data[max(0, start - at) : max(0, stop - at)]
     if part:
         out.write(part)

@@ -28,7 +28,7 @@ class Surroundings:
     trial_ids: tuple[int, ...] = ()
     model_definition_size: int | None = None
     secret_names: SecretNames
-    """Of environment variables."""
+    """Names of environment variables whose values are secret."""
     now: datetime
 
 

@@ -11,7 +11,7 @@ from resolute_provisioner.clouds.driver import driver_of
 from resolute_provisioner.model import Market, Offer
 
 SLOT_TYPES = {"cuda": DeviceType.CUDA, "rocm": DeviceType.ROCM, "cpu": DeviceType.CPU, "artificial": DeviceType.CPU}
-"""Of an offer's slots, as its machines report them."""
+"""Type of an offer's slots, by the kind that its machines report."""
 
 NOT_ELASTIC: Mapping[str, Any] = {
     "type": ResourcePoolType.STATIC,

@@ -12,7 +12,8 @@ _KEYS = {"training": "avg_metrics", "validation": "validation_metrics"}
 
 
 def summaries(chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, Any]:
-    """Of the chunks of each group, in their order. A name whose type changes is a string."""
+    """Summaries of the metrics of each group, by name. `chunks` are in the order of the reports. A name whose type changes is a
+    string."""
     return {
         _KEYS.get(group, group): {name: summary(one) for name, one in sorted(together.names.items())}
         for group, of_group in sorted(chunks.items())

@@ -31,7 +31,7 @@ from resolute_master.lifecycle.checkpoints import searcher_metric
 from resolute_master.store.metric_rows import STEPPED_GROUPS, TRAINING, VALIDATION
 
 DATAPOINTS = 1000
-"""Of one series, unless a number is given: about what a screen has columns."""
+"""Default number of points of a series: about the width of a screen in pixels."""
 
 EPOCHS = ("epoch", "epochs")
 GROUPS = {MetricType.TRAINING: TRAINING, MetricType.VALIDATION: VALIDATION}
@@ -176,7 +176,7 @@ def _narrowed(asked: TimeSeriesFilter | None, first: int | None, last: int | Non
 
 
 def _fits(report: MetricReport, asked: TimeSeriesFilter | None) -> bool:
-    """Of a point that was chosen."""
+    """Whether a selected point passes the filter."""
     if asked is None:
         return True
     if asked.name == "time":

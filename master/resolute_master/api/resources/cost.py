@@ -111,7 +111,7 @@ async def experiment_cost(api: ApiContext, experiment: Experiment) -> GetExperim
 
 
 async def trial_cost(api: ApiContext, trial: Trial) -> LedgerRow | None:
-    """Of what one trial held; None where it held nothing that was paid for."""
+    """Cost of the slots that one trial held; None if it held none on a machine that is paid for."""
     line = (await _lines_of(api, [trial])).get(str(trial.id))
     return None if line is None else shown(line)
 

@@ -233,7 +233,8 @@ async def remove_label(call: Call, experiment: Experiment) -> DeleteExperimentLa
 
 
 async def allow_arrival(call: Call, project_id: int) -> None:
-    """Of moved experiments. Raises `NotFound` for the project, and `PermissionDenied`."""
+    """Checks that the caller may move experiments to a project. Raises `NotFound` for an unknown project, and
+    `PermissionDenied`."""
     project = workspaces.need_project(call.api.engine.state, project_id)
     place = workspaces.need_workspace(call.api.engine.state, project.workspace_id)
     await allow(call, Action.CREATE_EXPERIMENT, place)

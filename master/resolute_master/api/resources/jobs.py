@@ -149,7 +149,8 @@ class _Standings:
         return standing
 
     def is_listed(self, job: Job) -> bool:
-        """Of one that is in no order. Paused experiments are no part of the queue."""
+        """Whether a job is listed. A job that is in no order is listed if its experiment is active: paused experiments are no
+        part of the queue."""
         if job.ended:
             return False
         experiment = self._seen.experiment(job)

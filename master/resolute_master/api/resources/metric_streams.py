@@ -128,7 +128,7 @@ async def _first(watches: Sequence[Watch], timeout_s: float) -> None:
 
 
 async def _chunks(call: Call, trials: Sequence[Trial], group: str | None) -> dict[tuple[int, str], Chunk]:
-    """Of each trial and group what it has reported in all."""
+    """One chunk that covers all reports of a trial, by trial and group."""
     found: dict[tuple[int, str], Chunk] = {}
     ids = [trial.id for trial in trials]
     for first in range(0, len(ids), TRIALS_AT_ONCE):

@@ -27,7 +27,7 @@ from resolute_master.domain.agent import Agent
 EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 EXPORTER_PORT = 9400
-"""Of NVIDIA's DCGM exporter for the GPUs of a machine; `?port=` names another exporter's."""
+"""Port of NVIDIA's DCGM exporter for the GPUs of a machine; `?port=` selects another exporter."""
 
 Read = Callable[[ApiContext, web.Request], Awaitable[web.Response]]
 

@@ -94,7 +94,7 @@ def _running(snapshot: PoolSnapshot, agents: Iterable[Agent]) -> list[Container]
 
 
 def _slot_type(agents: Iterable[Agent]) -> DeviceType | None:
-    """Of the first slot there is: most pools hold machines of one kind."""
+    """Type of the first slot, because most pools hold machines of one kind; None without a slot."""
     return next((_SLOT_TYPES[s.device.kind] for a in agents for s in a.slots), None)
 
 

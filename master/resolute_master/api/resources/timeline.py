@@ -66,7 +66,7 @@ def _answer(rows: Sequence[_Entry], pages: Pagination) -> GetTrialWorkloadsRespo
 
 
 def _groups(query: GetTrialWorkloadsQuery) -> tuple[str, ...]:
-    """Of which reports are requested."""
+    """Metric groups whose reports are requested."""
     wanted = {
         MetricType.TRAINING: (TRAINING,),
         MetricType.VALIDATION: (VALIDATION,),
@@ -104,8 +104,8 @@ async def _count(api: ApiContext, trial: Trial, groups: Sequence[str]) -> int:
 async def _window(
     api: ApiContext, trial: Trial, groups: tuple[str, ...], query: GetTrialWorkloadsQuery, first: int, after: int
 ) -> _Window:
-    """Of the reports alone those from number `first` up to `after`: all that may be on the page, for at most all checkpoints come
-    before a report."""
+    """The reports from number `first` up to `after`, counted without checkpoints. These are all that may be on the page, because
+    at most all checkpoints precede a report."""
     first = max(first, 0)
     if not groups or after <= first:
         return _Window(first=first, reports=())

@@ -96,7 +96,7 @@ async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
 
 
 async def _explained_end(call: Call, job: Job, experiment: Experiment | None) -> ExplainJobResponse:
-    """Of a failed experiment, as in its log."""
+    """The reason why a job has ended. For a failed experiment it is the text of the experiment's log."""
     if experiment is None and job.experiment_id is not None:
         experiment = await call.api.store.experiment(job.experiment_id)
     answer = ExplainJobResponse(job_id=job.id, state=JobState.IDLE, reason=reason_to_idle(job, experiment))
@@ -108,7 +108,7 @@ async def _explained_end(call: Call, job: Job, experiment: Experiment | None) ->
 
 
 def _explained_without_pool(job: Job, experiment: Experiment | None) -> ExplainJobResponse:
-    """Of a job that would not start anyway, that comes first."""
+    """The reason why a job without a pool does not start. If the experiment is not active, that reason comes first."""
     reason = reason_without_pool(job)
     if experiment is None or experiment.state is ExperimentState.ACTIVE:
         return ExplainJobResponse(
@@ -183,7 +183,7 @@ async def pool_snapshot(call: Call, pool: PoolName) -> web.Response:
 
 
 async def pool_starts(call: Call, pool: PoolName) -> GetPoolStartsResponse:
-    """Of a job that waits for several allocations, the one that starts first."""
+    """Estimated starts of the jobs of a pool. The start of a job with several pending allocations is the earliest of them."""
     api, asked = call.api, set(call.query(GetPoolStartsQuery).job_ids)
     snapshot = api.engine.snapshot(pool)
     newest = await api.starts.of_all(api.engine, api.store, pool, api.clock)

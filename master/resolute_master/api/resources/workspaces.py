@@ -107,7 +107,7 @@ def _workspace(call: Call, workspace: Workspace, projects: Sequence[ProjectNumbe
 
 
 def pins_of(call: Call) -> Mapping[int, Pin]:
-    """Of the caller, as they are now."""
+    """The caller's pins by workspace, from the current state."""
     user = call.api.engine.state.get(User, call.caller.user.id)
     return {pin.workspace_id: pin for pin in (user.pins if user is not None else ())}
 

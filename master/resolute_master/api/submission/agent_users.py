@@ -9,7 +9,7 @@ from resolute.wire.rest.auth import AgentUserGroup
 from resolute_master.domain.user import AgentUser
 
 LARGEST_ID = 2**32 - 2
-"""Of users and groups of Linux; the next number means none."""
+"""Largest number of a user or a group in Linux; the next number means none."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?")
 _HINT = "give agentUid, agentGid, agentUser and agentGroup together (det user link-with-agent-user, det workspace edit)"

@@ -32,7 +32,7 @@ def check_config_text(text: str) -> None:
 
 
 def check_words(config: Mapping[str, Any]) -> None:
-    """Of a complete configuration: what the system passes to a program."""
+    """Checks the length of the values in a complete configuration that the operating system passes to a program."""
     environment = config.get("environment") or {}
     variables = environment.get("environment_variables") or []
     lists = variables.values() if isinstance(variables, Mapping) else (variables,)
@@ -79,7 +79,7 @@ def check_texts(
 
 
 def check_search(searcher: Mapping[str, Any], space: Space) -> None:
-    """Of a complete configuration: that it can be searched, trials in all, and trials that are begun together."""
+    """Checks that a complete configuration can be searched, the number of trials, and the number of trials that begin together."""
     trials = searcher.get("max_trials") or 1
     if trials > MAX_TRIALS:
         raise InvalidInput(

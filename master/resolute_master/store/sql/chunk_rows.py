@@ -167,7 +167,7 @@ def chunk_values(key: Key, chunk: Chunk) -> dict[str, Any]:
 
 
 def fill(connection: Connection) -> None:
-    """Of all that is stored, for a database that had none."""
+    """Computes the chunks of all stored reports, for a database that had no chunks."""
     row = tables.metrics.c
     known = select(row.trial_id, row.metric_group).distinct()
     for key in connection.execute(known.where(row.metric_group.not_in(sorted(metric_rows.SYSTEM_GROUPS)))).fetchall():

@@ -21,7 +21,7 @@ Changed = Mapping[Key, Sequence[Chunk]]
 
 
 class LastChunks:
-    """Of trials and groups, the newest used last."""
+    """Cache of the last chunk of each trial and group, in order of use."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[Key, Chunk | None] = OrderedDict()

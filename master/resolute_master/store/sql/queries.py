@@ -73,7 +73,7 @@ def page_of(
 
 
 def decoded(type_: type[Noun], page: Page[Body]) -> Page[Noun]:
-    """Of a page of bodies; for a thread of its own when they are many."""
+    """Decodes a page of bodies. Callers use a separate thread for a long page."""
     rows = tuple(decode(type_, body) for body in yielding(page.rows))
     return Page(rows=rows, offset=page.offset, total=page.total)
 

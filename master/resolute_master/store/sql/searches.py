@@ -116,7 +116,7 @@ class _Search:
     # -- hyperparameters and labels ----------------------------------------------------------------------------
 
     def _named(self, column: Hyperparameter) -> tuple[ColumnElement[bool], ...]:
-        """Of the row at hand."""
+        """Conditions for the hyperparameter `column` of the current row."""
         row = tables.hyperparameters.c
         of_row = row.experiment_id == self._id if self._table is Table.EXPERIMENTS else row.trial_id == self._id
         return of_row, row.name == column.name
@@ -151,7 +151,8 @@ class _Search:
     # -- metrics -----------------------------------------------------------------------------------------------
 
     def _metric(self, column: Metric) -> ColumnElement[Any]:
-        """Of what the trial's reports come to (`store.metric_chunks`): the places in a name's list are those of its text."""
+        """The value of a metric from the trial's chunks (`store.metric_chunks`). The positions in a name's list are those of its
+        text."""
         chunk = tables.metric_chunks.c
         own = (chunk.trial_id == self._trial, chunk.metric_group == column.group)
 
@@ -241,7 +242,7 @@ def _compared(column: ColumnElement[Any], asked: Operator, value: Value) -> Colu
 
 
 def bodies_by_id(connection: Connection, kind: str, ids: Sequence[int]) -> list[Body]:
-    """Of entities of one kind, by id."""
+    """Bodies of entities of one kind, by id."""
     key, found = tables.key_column(kind), list[Body]()
     for some in dialect.batches(sorted(set(ids))):
         statement = select(tables.TABLES[kind].c.body).where(key.in_(some)).order_by(key)
@@ -277,8 +278,8 @@ def metric_bodies(connection: Connection, project_id: int | None) -> list[tuple[
 
 
 def best_results(connection: Connection, project_id: int) -> tuple[list[ChunkRow], tuple[float, float] | None]:
-    """Of the best trials of a project's experiments what they reported, in the order of `ranges_of`, and the range of their
-    searcher's metric."""
+    """Chunks of the best trial of each experiment in the project, in the order of `ranges_of`, and the range of their searcher's
+    metric; None for the range if no experiment has a finite value."""
     experiment, chunk = tables.experiments.c, tables.metric_chunks.c
     value, largest = experiment.best_validation, sys.float_info.max
     ends = select(func.min(value), func.max(value)).where(

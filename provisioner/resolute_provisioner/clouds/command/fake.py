@@ -15,7 +15,7 @@ from resolute_provisioner.clouds.command.programs import REFUSALS
 from resolute_provisioner.model import Offer, RefusalKind
 
 OTHER_FAILURE = 1
-"""Of a program that does not report the result of its order."""
+"""Exit status of a program that does not report the result of its order."""
 
 RACK = """\
 #!/bin/sh

@@ -87,7 +87,7 @@ OBSERVED: Mapping[str, Observed] = {
     "SUSPENDED": Observed.GONE,
     "TERMINATED": Observed.GONE,
 }
-"""Of a machine's status; GONE here means that only its disk is left."""
+"""Observed state by the machine's status in Compute Engine. GONE here means that only the machine's disk is left."""
 
 ENDS: Mapping[str, str] = {
     "compute.instances.preempted": "interrupted: Compute Engine took the spot machine back",
@@ -205,7 +205,8 @@ class GcpCloud:
         return operation
 
     async def _still_starting(self, zone: str, name: str, operation: Operation) -> CloudError | None:
-        """Of an operation that takes too long: a machine that has got its place is one all the same."""
+        """The error of an operation that takes too long. None if the machine has its capacity already: then it counts as
+        launched."""
         machine = await self._engine.get(zone, name)
         if machine is not None and machine.status not in ("PROVISIONING", "PENDING"):
             return None

@@ -28,7 +28,7 @@ from resolute_provisioner.model import Market, Offer
 UNNAMED_OWNER = "determined-ai-determined"
 """The original's value of the owner label outside of Google Cloud. Nothing here looks for it."""
 ENDPOINT_VARIABLE = "GOOGLE_ENDPOINT_URL"
-"""Of the master's environment: the address of an emulator of Compute Engine."""
+"""Variable of the master's environment: the address of an emulator of Compute Engine."""
 DERIVED_PREFIX = 30
 """Length of the prefix of the master's own name in machines' names."""
 

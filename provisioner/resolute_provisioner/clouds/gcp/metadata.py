@@ -35,7 +35,7 @@ class GceMetadata:
         return path.rsplit("/", 1)[-1] if path else None
 
     def name(self) -> str | None:
-        """Of the machine."""
+        """Name of the machine."""
         return self._get("instance/name")
 
     def address(self, kind: str = "internal-ip") -> str | None:

@@ -105,9 +105,9 @@ def machine_environment(environ: Mapping[str, str]) -> dict[str, str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCloudSettings:
     root: Path
-    """Of one pool: launches and machines are counted per root."""
+    """Directory of one pool. Launches and machines are counted per root."""
     environment: Mapping[str, str]
-    """Of the machine processes; see `machine_environment`."""
+    """Environment of the machine processes; see `machine_environment`."""
     boot_delay_s: float = 0.0
     """From the launch to the start of the machine process, from which on the machine is paid."""
     stop_grace_s: float = 15.0
