@@ -212,7 +212,7 @@ def _relief(
             yield SetBudget(owner=account.owner, name=account.name, per_day=None, per_month=None)
     for experiment in state.all(Experiment):
         of_experiment = state.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
-        if experiment.state is not ExperimentState.PAUSED or of_experiment is None or of_experiment.landing is None:
+        if experiment.state is not ExperimentState.PAUSED or of_experiment is None or of_experiment.wind_down is None:
             continue
         if rng.random() < 0.5:
             yield c.CancelExperiment(experiment=experiment.id)
@@ -225,8 +225,8 @@ def _held_until(
     state: ClusterState, pools: Mapping[PoolName, PoolPolicy], account: Account, now: datetime
 ) -> list[datetime | None]:
     """Until when a budget winds down or, of a pool that needs machines, prevents their purchase."""
-    if account.landing is not None:
-        return [account.landing.until]
+    if account.wind_down is not None:
+        return [account.wind_down.until]
     policy = pools.get(PoolName(account.name)) if account.owner is Owner.POOL else None
     if policy is None or policy.scaling is None:
         return []

@@ -207,7 +207,7 @@ def _state_of(entity: Entity) -> Mapping[str, Any] | None:
             moving = {"progress", "best_validation", "searcher"}
         case Trial():
             moving = {"progress", "steps_completed", "reported_run", "pace", "latest_validation", "best_validation"}
-            moving |= {"searched_steps", "heard_at"}
+            moving |= {"searched_steps", "last_report_at"}
         case _:
             return None
     return {name: getattr(entity, name) for name in entity.__struct_fields__ if name not in moving}

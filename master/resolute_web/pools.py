@@ -27,7 +27,7 @@ class PoolSummary:
     machines: int
     per_hour: float
     elastic: bool
-    landing: str
+    wind_down_reason: str
     """The reason for which a budget prevents starts in this pool; empty if none does."""
 
     @property
@@ -58,5 +58,5 @@ def _summary(api: ApiContext, name: PoolName, pool: ResourcePool) -> PoolSummary
         machines=len(machines),
         per_hour=0.0 if current is None else current.rate_per_hour,
         elastic=api.engine.pools[name].scaling is not None,
-        landing=current.landing.reason if current is not None and current.landing is not None else "",
+        wind_down_reason=current.wind_down.reason if current is not None and current.wind_down is not None else "",
     )

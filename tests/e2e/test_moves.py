@@ -180,4 +180,4 @@ def test_a_max_cost_lands_with_a_checkpoint_and_is_not_overspent(cluster: LiveCl
     # A slow machine spends the limit before the stage is done.
     assert 1 <= saved.metadata["steps_completed"] <= STAGE
     spent = cluster.client.experiments.cost(experiment.id)
-    assert 0 < spent.totals.cost <= most and "max_cost" in spent.landing
+    assert 0 < spent.totals.cost <= most and "max_cost" in spent.wind_down_reason

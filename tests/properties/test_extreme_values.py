@@ -145,7 +145,7 @@ class Scene:
     async def _for(self, kind: type, name: str) -> None:
         """What commands of one kind need besides."""
         engine = self._engine
-        if kind in (c.CreateUnmanagedTrial, c.StartUnmanagedRun, c.HearUnmanagedTrial):
+        if kind in (c.CreateUnmanagedTrial, c.StartUnmanagedRun, c.ReportUnmanagedTrial):
             plain: Any = next(value for where, value in variants(c.CreateExperiment, self.plausible) if not where)
             unmanaged = await engine.submit(replace(plain, unmanaged=True))
             own = await engine.submit(c.CreateUnmanagedTrial(experiment=unmanaged, hparams={}))

@@ -80,7 +80,7 @@ def test_a_pool_over_its_budget_spends_only_on_what_has_not_ended_yet(seed: int)
     """A soft limit: what is saved in time is within it, and what takes longer is not killed for it."""
     cluster, _ = a_life(seed, budget=Limits(per_day=1.0))
     account = cluster.account("pool/default")
-    if account.landing is None:
+    if account.wind_down is None:
         assert cluster.bill() <= 1.0
         return
     cluster.run_for(11_000)  # the slowest save of all

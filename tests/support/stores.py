@@ -13,7 +13,7 @@ import pytest
 
 from resolute.wire.agent_link import Device
 from resolute.wire.states import AllocationState, CheckpointState, ContainerState, ExperimentState, SlotKind, TaskType
-from resolute_master.domain.account import Account, Landing, Limits
+from resolute_master.domain.account import Account, Limits, WindDown
 from resolute_master.domain.agent import Agent, Slot
 from resolute_master.domain.allocation import Allocation, Container
 from resolute_master.domain.change import Change, Counter, JournalEntry, PoolBelief
@@ -283,7 +283,7 @@ def an_account(id_: str = "pool/default", **fields: Any) -> Account:
         "in_all": 0.1 + 0.2,
         "limits": Limits(per_day=10.0),
         "save_s": 12.5,
-        "landing": Landing(reason="used up", since=START, until=None),
+        "wind_down": WindDown(reason="used up", since=START, until=None),
     }
     return Account(id=id_, **{**given, **fields})
 

@@ -14,13 +14,25 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from resolute.wire.states import AllocationState
+from resolute_master.domain.account import Account, WindDown
+from resolute_master.domain.change import Entity
 from resolute_master.domain.ids import ExperimentId, PoolName, TaskId, TrialId
 from resolute_master.domain.search import Search
+from resolute_master.domain.trial import Trial
 from resolute_master.store.base import LogQuery, Store
 from resolute_master.store.encoding import encode_entity
 from resolute_master.store.sql import schema
 from resolute_provisioner.model import Observed
-from support.stores import a_search, a_search_trial, a_trial, an_allocation, an_experiment, an_instance, moment
+from support.stores import (
+    a_search,
+    a_search_trial,
+    a_trial,
+    an_account,
+    an_allocation,
+    an_experiment,
+    an_instance,
+    moment,
+)
 
 OLDER_VERSIONS = [f"{number:04}" for number in range(1, int(schema.HEAD))]
 
@@ -69,6 +81,17 @@ SEARCH = {
 """A search in the row of an experiment before version 0009, and its trials, of which the first has failed."""
 
 
+EXHAUSTED = an_account("pool/default", wind_down=WindDown(reason="used up", since=moment(5), until=None))
+REASON = "rank 3 of 3"
+OLD_NAMES = {"wind_down": "landing", "last_report_at": "heard_at", "reason": "verdict"}
+"""Fields of bodies before version 0013."""
+
+
+def _before_0013(entity: Entity) -> str:
+    """The body of the entity with the names of fields of then."""
+    return json.dumps({OLD_NAMES.get(name, name): value for name, value in json.loads(encode_entity(entity)).items()})
+
+
 def _searched(config: Mapping[str, Any]) -> tuple[str, ...]:
     experiment = json.loads(encode_entity(an_experiment(7, config=dict(config)))) | {"searcher": SEARCH}
     statements = [
@@ -76,7 +99,9 @@ def _searched(config: Mapping[str, Any]) -> tuple[str, ...]:
         f"progress, body) VALUES (7, 'ACTIVE', false, 1, 1, 1, 'e', '', 0, 0.5, '{json.dumps(experiment)}')"
     ]
     for number, request in enumerate("abc", start=11):
-        trial = encode_entity(a_trial(number, experiment=7, request_id=request, task_id=f"7.{request}")).decode()
+        trial = _before_0013(
+            a_trial(number, experiment=7, request_id=request, task_id=f"7.{request}", last_report_at=moment(number))
+        )
         statements.append(
             "INSERT INTO trials (id, experiment_id, task_id, state, started_at, steps_completed, restarts, body) VALUES "
             f"({number}, 7, '7.{request}', 'ACTIVE', 0, 0, 0, '{trial}')"
@@ -84,10 +109,10 @@ def _searched(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(statements)
 
 
-def taken_over() -> dict[str, Any]:
-    """The present rows of that search."""
+def taken_over(reason: str = "") -> dict[str, Any]:
+    """The present rows of that search, with why its first trial ended."""
     rows = [
-        a_search_trial(7, "a", number=0, open=False, length=9),
+        a_search_trial(7, "a", number=0, open=False, length=9, reason=reason),
         a_search_trial(7, "b", number=1, progress=250_000, length=9),
         a_search_trial(7, "c", number=2, progress=500_000, length=9),
     ]
@@ -97,12 +122,12 @@ def taken_over() -> dict[str, Any]:
 
 def _kept_searches() -> tuple[str, ...]:
     """The same search in the format since version 0009."""
-    found = taken_over()
+    found = taken_over(REASON)
     (search,) = found["search"]
     return (
         f"INSERT INTO searches (id, body) VALUES (7, '{encode_entity(search).decode()}')",
         *(
-            f"INSERT INTO search_trials (id, search, body) VALUES ('{each.id}', 7, '{encode_entity(each).decode()}')"
+            f"INSERT INTO search_trials (id, search, body) VALUES ('{each.id}', 7, '{_before_0013(each)}')"
             for each in found["trials"]
         ),
     )
@@ -132,6 +157,7 @@ _COLUMNS = (
     ("0007", "UPDATE allocations SET pool = 'default'"),
     ("0006", f"UPDATE instances SET paid_until = {moment(10).timestamp() * 1_000_000:.0f}"),
     ("0007", "UPDATE allocations SET pool = 'default'"),
+    ("0006", f"INSERT INTO accounts (id, body) VALUES ('{EXHAUSTED.id}', '{_before_0013(EXHAUSTED)}')"),
     *(("0009", statement) for statement in _kept_searches()),
     (
         "0010",
@@ -150,7 +176,7 @@ _COLUMNS = (
 """Versions that added a column, and the values of the new column."""
 
 
-def first_version_rows() -> dict[str, Any]:
+def filled_rows(version: str) -> dict[str, Any]:
     """The expected result of `migrated_rows` after an upgrade of the rows of `filled_at`."""
     return {
         "training": [(1, {"loss": 10}), (2, {"loss": 20})],
@@ -162,12 +188,15 @@ def first_version_rows() -> dict[str, Any]:
         "of_pool": ["1.r.1"],
         "gone": ["i", None],
         "hyperparameters": {"lr": True, "layers": False},
-        **taken_over(),
+        "accounts": [EXHAUSTED] if version >= "0006" else [],
+        "last_reports": [moment(number) for number in (11, 12, 13)],
+        **taken_over(REASON if version >= "0009" else ""),
     }
 
 
 async def migrated_rows(store: Store) -> dict[str, Any]:
     trial = TrialId(1)
+    loaded = (await store.load()).entities
     return {
         "training": [(row.steps_completed, row.metrics) for row in await store.metrics(trial, "training")],
         "chunks": {
@@ -182,7 +211,9 @@ async def migrated_rows(store: Store) -> dict[str, Any]:
             for at in (9, 10)
         ],
         "of_pool": [each.id for each in await store.ended_allocations(PoolName("default"), 9)],
-        "search": [each for each in (await store.load()).entities if isinstance(each, Search)],
+        "search": [each for each in loaded if isinstance(each, Search)],
+        "accounts": [each for each in loaded if isinstance(each, Account)],
+        "last_reports": [each.last_report_at for each in loaded if isinstance(each, Trial)],
         "trials": list(await store.search_rows(ExperimentId(7))),
         "hyperparameters": dict(await store.hyperparameter_names(None)),
         "gone": [next((each.id for each in await store.instances(since=moment(at))), None) for at in (9, 10)],

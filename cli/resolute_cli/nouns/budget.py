@@ -31,8 +31,8 @@ def _show(cli: Invocation, found: Sequence[BudgetState]) -> None:
     ]
     cli.render.table(columns, rows, found, title="Spending of the budgets (days and months in UTC)")
     for each in found:
-        if each.landing:
-            cli.render.note(each.landing)
+        if each.wind_down_reason:
+            cli.render.note(each.wind_down_reason)
 
 
 def _amount(limit: float | None) -> str:

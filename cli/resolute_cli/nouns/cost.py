@@ -46,8 +46,8 @@ def _of_experiment(cli: Invocation, id_: int) -> None:
     columns = ("Trial", "Paid", "Useful", "Starting", "Checkpointing", "Lost", "Idle", "Cost", "Wasted")
     limit = "no limit" if found.max_cost is None else f"at most {found.max_cost:g}"
     cli.render.table(columns, rows, found, title=f"Slot-time of experiment {id_} and its price ({limit})")
-    if found.landing:
-        cli.render.note(found.landing)
+    if found.wind_down_reason:
+        cli.render.note(found.wind_down_reason)
 
 
 def _for_people(cli: Invocation, found: GetCostResponse) -> None:

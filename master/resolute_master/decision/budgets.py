@@ -43,7 +43,7 @@ class _Balance:
         current = replace(
             account.until(now), rate_per_hour=beside.per_hour, moving_rate_per_hour=beside.moving_per_hour
         )
-        life_s = max(account.landing_s, budget.LEAST_LIFE_S)
+        life_s = max(account.wind_down_s, budget.LEAST_LIFE_S)
         rates = {
             each.offer_id: rate_of(priced(each, beliefs.get(each.offer_id)).per_hour, moves=each.price_moves)
             for each in scaling.offers
@@ -135,7 +135,7 @@ def _unaffordable(view: PoolView, placement: Placement, closed: set[str]) -> Una
     for account in payers if more != NOTHING or unpriced else ():
         unknown = unpriced if account.owner is Owner.EXPERIMENT else ""
         found = budget.reached(account, view.now, more=more)
-        if unknown or found is not None or account.id in closed or account.landing is not None:
+        if unknown or found is not None or account.id in closed or account.wind_down is not None:
             return Unaffordable(
                 allocation=placement.allocation, account=account.id, more=more, reached=found, unpriced=unknown
             )

@@ -82,7 +82,7 @@ NOTHING = Rate()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class WindDown:
     """Nothing starts, and running work was asked to save and end. `until` None: until the limit is raised."""
 
     reason: str
@@ -119,7 +119,7 @@ class Account:
     limits: Limits = NO_LIMITS
     configured: Limits = NO_LIMITS
     save_s: float | None = None
-    landing: Landing | None = None
+    wind_down: WindDown | None = None
     moving_rate_per_hour: float = 0.0
 
     @property
@@ -132,7 +132,7 @@ class Account:
         return self.id.partition("/")[2]
 
     @property
-    def landing_s(self) -> float:
+    def wind_down_s(self) -> float:
         """How long before the limit work is asked to save and end: a save, and a kill of whatever is not done with it."""
         return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s) + END_S
 

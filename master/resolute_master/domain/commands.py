@@ -175,13 +175,13 @@ class SetCheckpointPolicy(Struct, frozen=True, kw_only=True, gc=False):
 
 class KeepCheckpoints(Struct, frozen=True, kw_only=True, gc=False):
     """Remove the checkpoints that the experiment's own counts do not keep. `metrics` are those of `SetCheckpointPolicy`; where only
-    the counts of trials matter, it may name the checkpoints of some trials alone. `obeyed` is the key of the order that asked for
+    the counts of trials matter, it may name the checkpoints of some trials alone. `order` is the key of the order that asked for
     it, or empty.
     """
 
     experiment: ExperimentId
     metrics: Mapping[str, float | None]
-    obeyed: str = ""
+    order: str = ""
 
 
 class RemoveTensorboards(Struct, frozen=True, kw_only=True, gc=False):
@@ -239,8 +239,8 @@ class StartUnmanagedRun(Struct, frozen=True, kw_only=True, gc=False):
     resume: bool
 
 
-class HearUnmanagedTrial(Struct, frozen=True, kw_only=True, gc=False):
-    """A sign of life; with a state, what has become of the trial."""
+class ReportUnmanagedTrial(Struct, frozen=True, kw_only=True, gc=False):
+    """A heartbeat of the trial, and its new state if it has one."""
 
     trial: TrialId
     state: ExperimentState | None = None
@@ -371,12 +371,12 @@ class SetCheckpointMetadata(Struct, frozen=True, kw_only=True, gc=False):
 class SetCheckpointResources(Struct, frozen=True, kw_only=True, gc=False):
     """What is left of a checkpoint's files: nothing means DELETED, less than before PARTIALLY_DELETED.
 
-    `obeyed` is the key of the order that this answers, if it answers one.
+    `order` is the key of the order that this answers, if it answers one.
     """
 
     uuid: str
     resources: Mapping[str, int]
-    obeyed: str = ""
+    order: str = ""
 
 
 class DeleteCheckpoints(Struct, frozen=True, kw_only=True, gc=False):
@@ -527,7 +527,7 @@ Command = (
     | AdministrativeCommand
     | CreateUnmanagedTrial
     | StartUnmanagedRun
-    | HearUnmanagedTrial
+    | ReportUnmanagedTrial
     | JoinRendezvous
     | AcknowledgePreemption
     | RequestPreemption

@@ -1,7 +1,7 @@
 """What is to be done in the world once the decision is stored: rows of the outbox.
 
 Every effect is idempotent and has a key; storing it again under the same key changes nothing. A row leaves the outbox in
-the commit that records that the world has obeyed (the container's report, the removed files), so a master that was
+the commit that records that it is carried out (the container's report, the removed files), so a master that was
 killed in between acts again after its restart.
 
 Each is stored with the name of its class as its `type`.

@@ -58,7 +58,7 @@ class SearchTrial(Struct, frozen=True, kw_only=True, gc=False):
     """What the search method keeps of it: JSON of a bounded size."""
     worth: Worth = ORDINARY
     """To the search, by the results so far."""
-    verdict: str = ""
+    reason: str = ""
     """Why it was stopped, continues or waits, in words."""
 
     @property

@@ -129,8 +129,8 @@ class Trial(Struct, frozen=True, kw_only=True, gc=False):
     """How long its log is kept after its end; -1 is for ever, None is the cluster's setting."""
     external_id: str | None = None
     """Its owner's own name for it; unmanaged trials only."""
-    heard_at: datetime | None = None
-    """The last sign of life of an unmanaged trial."""
+    last_report_at: datetime | None = None
+    """When an unmanaged trial last sent a heartbeat or a state; None for a managed trial."""
 
     @property
     def blocked_agents(self) -> tuple[AgentId, ...]:

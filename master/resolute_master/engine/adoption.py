@@ -128,7 +128,7 @@ _EXPERIMENTS_OF: Mapping[type[c.Command], Callable[[Store, ClusterState, Any], A
     c.ReportEarlyExit: _of_its_trial,
     c.SetTrialLogRetention: _of_its_trial,
     c.StartUnmanagedRun: _of_its_trial,
-    c.HearUnmanagedTrial: _of_its_trial,
+    c.ReportUnmanagedTrial: _of_its_trial,
     c.RecordReports: _of_reports,
     c.ReportCheckpoint: _of_its_allocation,
     c.SetCheckpointMetadata: _of_its_checkpoint,

@@ -142,7 +142,7 @@ class CheckpointRemoval:
             case RemoveFiles():
                 storage = await self._storage(effect.experiment)
                 left = await self._blocking(self._remove_matching, storage, effect)
-                await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, obeyed=effect.key))
+                await self._engine.submit(SetCheckpointResources(uuid=effect.uuid, resources=left, order=effect.key))
             case RemoveTensorboardFiles():
                 written = f"{self._cluster_id}/tensorboard/experiment/{effect.experiment}"
                 try:

@@ -54,7 +54,7 @@ class CheckpointKeeping:
         experiment = self._engine.state.get(Experiment, effect.experiment)
         experiment = experiment or await self._store.experiment(effect.experiment)
         if experiment is None:
-            await self._engine.submit(KeepCheckpoints(experiment=effect.experiment, metrics={}, obeyed=effect.key))
+            await self._engine.submit(KeepCheckpoints(experiment=effect.experiment, metrics={}, order=effect.key))
         else:
             await self._review(experiment, None, order=effect.key)
 
@@ -69,7 +69,7 @@ class CheckpointKeeping:
         metrics = {uuid: metric async for uuid, metric in self._metrics(experiment, looked_at)}
         trials = (await self._store.page_trials(TrialQuery(experiment_id=experiment.id))).rows
         if order or superfluous(experiment, looked_at, trials, metrics):
-            await self._engine.submit(KeepCheckpoints(experiment=experiment.id, metrics=metrics, obeyed=order))
+            await self._engine.submit(KeepCheckpoints(experiment=experiment.id, metrics=metrics, order=order))
 
     async def _metrics(
         self, experiment: Experiment, checkpoints: tuple[Checkpoint, ...]

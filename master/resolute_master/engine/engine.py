@@ -228,11 +228,11 @@ class Engine:
         return Watch(self._watchers, [(kind, key)])
 
     def outstanding(self) -> tuple[Effect, ...]:
-        """Effects that the world has not obeyed yet, by key."""
+        """Effects that are not carried out yet, by key."""
         return tuple(self.state.outbox[key] for key in sorted(self.state.outbox))
 
     def outstanding_for(self, agent: AgentId) -> tuple[Effect, ...]:
-        """Orders that this agent has not obeyed yet, by key: they are about containers that it has."""
+        """Orders that this agent has not carried out yet, by key: they are about containers that it has."""
         found = self.state.find(Allocation, "allocations_on_agent", agent)
         keys = (f"{order}:{c.id}" for a in found for c in a.containers for order in ("start", "kill"))
         return tuple(self.state.outbox[key] for key in sorted(keys) if key in self.state.outbox)

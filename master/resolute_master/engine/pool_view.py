@@ -67,7 +67,7 @@ def _budgets(state: State, snapshot: PoolSnapshot) -> Budgets:
 def _pool_budget(state: State, pool: PoolName, begun: Account | None = None) -> PoolBudget | None:
     """`begun`: the account of a pool that has not spent anything yet."""
     account = state.get(Account, account_id(Owner.POOL, pool)) or begun
-    if account is None or account.landing is not None or not account.limits:
+    if account is None or account.wind_down is not None or not account.limits:
         return None
     machines = state.find(Instance, "instances_of_pool", pool)
     rates = (budgets.rate_of(each.price_per_hour, moves=each.price_moves) for each in machines if _is_to_be_paid(each))

@@ -41,7 +41,7 @@ class Accounts:
     def hold(self) -> str:
         """Why nothing may start in the pool; empty when it may."""
         account = self.of_pool
-        return "" if account is None or account.landing is None else account.landing.reason
+        return "" if account is None or account.wind_down is None else account.wind_down.reason
 
     def limited(self, ids: Iterable[str]) -> tuple[Account, ...]:
         """Those of these accounts that have limits."""
@@ -96,7 +96,7 @@ class Accounts:
             at = budget.due(account)
             if at is None or at > now:
                 continue
-            if account.landing is not None and account.landing.until is None:
+            if account.wind_down is not None and account.wind_down.until is None:
                 overdue.append(account)
                 continue
             current = budget.resumed(account, now)

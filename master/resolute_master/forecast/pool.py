@@ -188,7 +188,7 @@ class VirtualPool:
 
         own = accounts.of_pool
         pool = None
-        if own is not None and own.limits and own.landing is None:
+        if own is not None and own.limits and own.wind_down is None:
             wanted = (view for view in self.machines.values() if view.intent is Intent.RUN)
             pool = PoolBudget(account=own, machines=sum((self._rate(view.offer_id) for view in wanted), NOTHING))
         return Budgets(
@@ -384,11 +384,11 @@ class VirtualPool:
         return self._wound_down(account)
 
     def _wound_down(self, account: Account) -> Ends:
-        assert account.landing is not None
+        assert account.wind_down is not None
         work = self._work_of(account)
         asked = [each for each in work if each.assigned_at is not None and not each.leaving]
         for each in asked:
-            self._leave(each.id, account.landing.reason)
+            self._leave(each.id, account.wind_down.reason)
         stopped = [each for each in work if each.assigned_at is None] if account.owner is Owner.EXPERIMENT else []
         if account.owner is Owner.EXPERIMENT:
             self.stopped.update(each.job_id for each in work)
@@ -407,7 +407,7 @@ class VirtualPool:
         closed = {
             account.name
             for account in self.accounts.known.values()
-            if account.owner is Owner.WORKSPACE and account.landing is not None
+            if account.owner is Owner.WORKSPACE and account.wind_down is not None
         }
         for id_, before in list(self._held_jobs.items()):
             if str(before.workspace_id) not in closed:

@@ -49,7 +49,7 @@ def _accounts(state: ClusterState, snapshot: PoolSnapshot, now: datetime) -> Acc
     pool = snapshot.policy.name
     owners = {owner for id_ in snapshot.job_allocations if (job := snapshot.jobs.get(id_)) for owner in owners_of(job)}
     accounts = (account_of(state, id_, now) for id_ in sorted({account_id(Owner.POOL, pool), *owners}))
-    known = {account.id: account for account in accounts if account.limits and account.landing is None}
+    known = {account.id: account for account in accounts if account.limits and account.wind_down is None}
     if not known:
         return None
     found = Accounts(pool=pool, known=known)

@@ -184,7 +184,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     ),
     c.CreateUnmanagedTrial: unmanaged.create_trial,
     c.StartUnmanagedRun: unmanaged.start_run,
-    c.HearUnmanagedTrial: lambda step, command: unmanaged.record_contact(step, command.trial, command.state),
+    c.ReportUnmanagedTrial: lambda step, command: unmanaged.record_contact(step, command.trial, command.state),
     # What tasks say
     c.JoinRendezvous: lambda step, command: allocations.join_rendezvous(step, command.allocation, command.container),
     c.AcknowledgePreemption: _acknowledge,

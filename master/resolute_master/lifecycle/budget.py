@@ -1,8 +1,8 @@
 """When a limit is reached, and the consequences: pure, from an account's own value.
 
 A limit is reached when the cost so far plus a save and the following end, at the current rate, add up to it; market prices are
-calculated with their possible rise meanwhile. From then on no new work starts, and running work is preempted (the *wind-down*,
-called landing in the code), so that the limit holds including the save. A limit per day or month is lifted when the next one
+calculated with their possible rise meanwhile. From then on no new work starts, and running work is preempted (the *wind-down*),
+so that the limit holds including the save. A limit per day or month is lifted when the next one
 begins, in UTC; a limit of a whole experiment only when it is raised."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from resolute_master.domain.account import (
     NOTHING,
     RISE,
     Account,
-    Landing,
     Owner,
     Rate,
+    WindDown,
     account_id,
     next_day,
     next_month,
@@ -68,7 +68,7 @@ class Reached:
 def reached(account: Account, now: datetime, *, more: Rate = NOTHING) -> Reached | None:
     """The limit that an additional rate of spending would reach, a save included; the one that lasts longest."""
     current = account.until(now)
-    rate, ahead_s = current.rate + more, current.landing_s
+    rate, ahead_s = current.rate + more, current.wind_down_s
     ahead = rate.most_per_hour * ahead_s / 3600.0
     for each in _limits(current):
         if each.spent + ahead >= each.limit - ROUNDING:
@@ -89,10 +89,10 @@ def wound_down(
 ) -> Account:
     """The account after its limit is reached. `more` is the rate that the refused work would add. An account that winds down
     already is returned unchanged."""
-    if account.landing is not None:
+    if account.wind_down is not None:
         return account
     again = account.rate + more
-    landing = Landing(
+    wind_down = WindDown(
         reason=reason,
         since=now,
         until=until,
@@ -100,17 +100,17 @@ def wound_down(
         moving_rate_per_hour=again.moving_per_hour,
         most_per_hour=account.rate.most_per_hour,
     )
-    return replace(account.until(now), landing=landing)
+    return replace(account.until(now), wind_down=wind_down)
 
 
 def resumed(account: Account, now: datetime) -> Account:
     """The next period has begun, or the limit was raised."""
-    return replace(account.until(now), landing=None)
+    return replace(account.until(now), wind_down=None)
 
 
 def exhausted(account: Account, now: datetime) -> bool:
     """Whether an account that winds down would reach its limit again at once if its work continued."""
-    again = NOTHING if account.landing is None else account.landing.rate
+    again = NOTHING if account.wind_down is None else account.wind_down.rate
     more = Rate(
         per_hour=max(0.0, again.per_hour - account.rate_per_hour),
         moving_per_hour=max(0.0, again.moving_per_hour - account.moving_rate_per_hour),
@@ -120,13 +120,15 @@ def exhausted(account: Account, now: datetime) -> bool:
 
 def due(account: Account) -> datetime | None:
     """When its limits must be checked again if nothing changes."""
-    landing, rate = account.landing, account.rate_per_hour
-    if landing is not None and landing.until is not None:
-        return landing.until
+    wind_down, rate = account.wind_down, account.rate_per_hour
+    if wind_down is not None and wind_down.until is not None:
+        return wind_down.until
     if not rate or not account.limits:
         return None
     ahead = (
-        account.rate.most_per_hour * account.landing_s if landing is None else max(rate, landing.most_per_hour) * END_S
+        account.rate.most_per_hour * account.wind_down_s
+        if wind_down is None
+        else max(rate, wind_down.most_per_hour) * END_S
     )
     moments = []
     for each in _limits(account):
@@ -140,10 +142,10 @@ def due(account: Account) -> datetime | None:
 def deadline(account: Account) -> datetime | None:
     """The time by which work that winds down must have ended: the time of the kill if the price rises at once by the reserved
     amount, so that a rise up to that amount does not bring the time nearer."""
-    landing = account.landing
-    if landing is None:
+    wind_down = account.wind_down
+    if wind_down is None:
         return None
-    return due(replace(account, rate_per_hour=max(account.rate_per_hour, landing.most_per_hour)))
+    return due(replace(account, rate_per_hour=max(account.rate_per_hour, wind_down.most_per_hour)))
 
 
 def _limits(account: Account) -> Iterator[Reached]:
@@ -195,13 +197,13 @@ def no_room(found: Reached, pool: str, machines: int) -> str:
 def hold_of_pool(state: State, pool: PoolName) -> str:
     """Why nothing of the pool may start; empty when it may."""
     account = state.get(Account, account_id(Owner.POOL, pool))
-    return account.landing.reason if account is not None and account.landing is not None else ""
+    return account.wind_down.reason if account is not None and account.wind_down is not None else ""
 
 
 def hold_of_workspace(state: State, workspace: int) -> str:
     """Why nothing of the workspace that costs may start; empty when it may."""
     account = state.get(Account, account_id(Owner.WORKSPACE, workspace))
-    return account.landing.reason if account is not None and account.landing is not None else ""
+    return account.wind_down.reason if account is not None and account.wind_down is not None else ""
 
 
 def hold_in(state: State, policy: PoolPolicy | None, workspace: int) -> str:

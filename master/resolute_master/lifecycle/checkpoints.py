@@ -75,7 +75,7 @@ def use(step: Step, command: UseCheckpoint) -> None:
 def set_resources(step: Step, command: SetCheckpointResources) -> None:
     """What is left of its files."""
     before = need_checkpoint(step, command.uuid)
-    step.done(command.obeyed)
+    step.done(command.order)
     state = before.state
     if not command.resources:
         state = CheckpointState.DELETED
@@ -201,7 +201,7 @@ def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
 
 def keep(step: Step, command: KeepCheckpoints) -> None:
     """Order the removal of what the experiment's own counts do not keep. A deleted experiment keeps nothing."""
-    step.done(command.obeyed)
+    step.done(command.order)
     experiment = step.get(Experiment, command.experiment)
     if experiment is None or not experiment.removes_checkpoints:
         return

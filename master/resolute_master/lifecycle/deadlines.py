@@ -55,8 +55,8 @@ def _of_allocation(allocation: Allocation, pools: Pools) -> datetime | None:
 def _of_trial(trial: Trial, pools: Pools) -> datetime | None:
     if trial.kill_at is not None:
         return trial.kill_at
-    if trial.heard_at is not None and trial.state is ExperimentState.ACTIVE:
-        return trial.heard_at + unmanaged.SILENCE
+    if trial.last_report_at is not None and trial.state is ExperimentState.ACTIVE:
+        return trial.last_report_at + unmanaged.SILENCE
     return None
 
 
@@ -93,7 +93,7 @@ def expire(step: Step, entity: Entity) -> None:
             step.emit(effects)
         case Allocation():
             allocations.kill(step, entity.id, "it did not save and end before its preemption timeout")
-        case Trial(heard_at=datetime()):
+        case Trial(last_report_at=datetime()):
             unmanaged.fall_silent(step, entity)
         case Trial():
             step.put(replace(entity, kill_at=None))

@@ -45,7 +45,7 @@ def record(step: Step, report: StoredReport) -> None:
         step.put(replace(trial, steps_completed=report.steps_completed, reported_run=report.run_id, pace=pace))
     elif report.steps_completed > trial.steps_completed:
         step.put(replace(trial, steps_completed=report.steps_completed, pace=pace))
-    if trial.heard_at is not None:
+    if trial.last_report_at is not None:
         unmanaged.record_contact(step, report.trial, None)
     if report.validation is not None:
         _validated(step, need_trial(step, report.trial), report, report.validation)

@@ -209,8 +209,8 @@ def refuse_start(step: Step, id_: str, more: Rate, found: budget.Reached | None,
         _wind_down(step, account, _unpriced(account, unpriced), None)
     elif found is not None:
         _wind_down(step, account, _reason(step, account, found), found.until, more=more)
-    elif account.landing is not None:
-        _wind_down(step, account, account.landing.reason, account.landing.until)
+    elif account.wind_down is not None:
+        _wind_down(step, account, account.wind_down.reason, account.wind_down.until)
 
 
 def _unpriced(account: Account, agents: str) -> str:
@@ -222,12 +222,12 @@ def _unpriced(account: Account, agents: str) -> str:
 
 def fall_due(step: Step, account: Account) -> None:
     """Its limits are to be looked at."""
-    landing = account.landing
-    if landing is not None and landing.until is None:
+    wind_down = account.wind_down
+    if wind_down is not None and wind_down.until is None:
         for allocation in _work(step, account):
-            allocations.kill(step, allocation.id, f"it did not save and end before its limit: {landing.reason}")
+            allocations.kill(step, allocation.id, f"it did not save and end before its limit: {wind_down.reason}")
         return
-    if landing is not None:
+    if wind_down is not None:
         account = _resumed(step, account)
     current = account.until(step.now)
     step.put(current)
@@ -238,7 +238,7 @@ def fall_due(step: Step, account: Account) -> None:
 
 def _wind_down(step: Step, account: Account, reason: str, until: datetime | None, *, more: Rate = NOTHING) -> None:
     """Nothing new, and what runs saves and ends. `more` would be spent beside that if it were not for the limit."""
-    if account.landing is None:
+    if account.wind_down is None:
         step.put(budget.wound_down(account, reason, until, step.now, more=more))
         _log(step, account, reason)
     wound_down, hard = step.need(Account, account.id), account.owner is Owner.EXPERIMENT
@@ -304,10 +304,10 @@ def _work(step: Step, account: Account) -> list[Allocation]:
 def go_on(step: Step, experiment: Experiment) -> None:
     """It is to be active again. Raises `FailedPrecondition` for one that was stopped for its limit and would be at once."""
     account = step.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
-    if account is None or account.landing is None:
+    if account is None or account.wind_down is None:
         return
     if budget.exhausted(account, step.now):
-        raise FailedPrecondition(account.landing.reason)
+        raise FailedPrecondition(account.wind_down.reason)
     _resumed(step, account)
 
 
@@ -332,7 +332,7 @@ def set_max_cost(step: Step, command: SetMaxCost) -> None:
             "or pause the experiment"
         )
     step.put(account)
-    if account.landing is not None and not budget.exhausted(account, step.now):
+    if account.wind_down is not None and not budget.exhausted(account, step.now):
         _resumed(step, account)
 
 
@@ -361,7 +361,7 @@ def set_budget(step: Step, command: SetBudget) -> None:
     account = replace(_account(step, account_id(owner, command.name)).until(step.now), limits=limits)
     step.put(account)
     found = budget.reached(account, step.now)
-    if account.landing is not None:
+    if account.wind_down is not None:
         account = _resumed(step, account)
     if found is not None:
         _wind_down(step, account, _reason(step, account, found), found.until)

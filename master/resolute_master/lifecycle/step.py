@@ -167,7 +167,7 @@ class Step:
             self._affect(effect.key, effect)
 
     def done(self, effect_key: str) -> None:
-        """The world has obeyed, or there is nothing left to obey."""
+        """The effect is carried out, or there is nothing left to carry out."""
         if self.outstanding(effect_key):
             self._affect(effect_key, None)
 

@@ -103,12 +103,12 @@ def record_contact(step: Step, id_: TrialId, state: ExperimentState | None) -> N
     ended_at = None
     if state.gone:
         ended_at = trial.ended_at if trial.state is state else step.now
-    step.put(replace(trial, state=state, heard_at=step.now, ended_at=ended_at, exit_message=""))
+    step.put(replace(trial, state=state, last_report_at=step.now, ended_at=ended_at, exit_message=""))
     _follow(step, trial.experiment_id)
 
 
 def fall_silent(step: Step, trial: Trial) -> None:
-    step.put(replace(trial, state=S.ERROR, ended_at=trial.heard_at, exit_message=SILENT))
+    step.put(replace(trial, state=S.ERROR, ended_at=trial.last_report_at, exit_message=SILENT))
     step.log(trial.task_id, None, f"Trial {trial.id} is taken for failed: {SILENT}", level="ERROR")
     _follow(step, trial.experiment_id)
 

@@ -45,7 +45,7 @@ class SpendingMetrics(Collector):
             current, key = account.until(now), (account.owner.value, account.name)
             spent.add_metric(key, current.in_all)
             rate.add_metric(key, current.rate_per_hour)
-            stopped.add_metric(key, float(account.landing is not None))
+            stopped.add_metric(key, float(account.wind_down is not None))
             for name, amount, most in (
                 ("day", current.in_day, account.limits.per_day),
                 ("month", current.in_month, account.limits.per_month),

@@ -120,13 +120,13 @@ class HalvingSearch(Method):
         index, rung = _place_of(trial)
         bracket = self._brackets[index]
         while int(event.time) >= bracket.units[rung]:
-            trial, goes_on, verdict = self._judge(draft, trial, event.metric)
+            trial, goes_on, reason = self._judge(draft, trial, event.metric)
             if not goes_on:
-                draft.stop(trial, verdict)
+                draft.stop(trial, reason)
                 self._replace(draft, index)
                 return
             rung += 1
-            trial = self._rise(draft, trial, verdict)
+            trial = self._rise(draft, trial, reason)
 
     def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
         if not self._by_length:
@@ -137,11 +137,11 @@ class HalvingSearch(Method):
             issued = self._report(draft, trial, score_of(metric, smaller_is_better=self._smaller))
             self._go_on(draft, index, issued=issued)
             return
-        trial, goes_on, verdict = self._judge(draft, trial, metric)
+        trial, goes_on, reason = self._judge(draft, trial, metric)
         if goes_on:
-            draft.train(self._rise(draft, trial), self._brackets[index].units[rung + 1], verdict)
+            draft.train(self._rise(draft, trial), self._brackets[index].units[rung + 1], reason)
         else:
-            draft.stop(trial, verdict)
+            draft.stop(trial, reason)
             self._replace(draft, index)
 
     def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
@@ -231,7 +231,7 @@ class HalvingSearch(Method):
         old, new = math.floor(before / bracket.divisor), math.floor((before + 1) / bracket.divisor)
         if trial.open:
             draft.update(
-                trial, verdict=f"it waits at {where}: rank {place + 1} of {before + 1}; the best {new} continue"
+                trial, reason=f"it waits at {where}: rank {place + 1} of {before + 1}; the best {new} continue"
             )
         if place < new:
             return self._promote(draft, trial)
@@ -276,10 +276,10 @@ class HalvingSearch(Method):
 
     # -- what trials are worth ---------------------------------------------------------------------------------
 
-    def _rise(self, draft: Draft, trial: SearchTrial, verdict: str = "") -> SearchTrial:
+    def _rise(self, draft: Draft, trial: SearchTrial, reason: str = "") -> SearchTrial:
         """To the next rung."""
         own = {**trial.own, "rung": trial.own["rung"] + 1}
-        trial = draft.update(trial, own=own, verdict=verdict or trial.verdict)
+        trial = draft.update(trial, own=own, reason=reason or trial.reason)
         return draft.update(trial, worth=self._worth(draft.records, trial))
 
     def _compare_again(self, draft: Draft, index: int, rung: int) -> None:

@@ -174,7 +174,7 @@ def state_of(trial: SearchTrial) -> TrialState:
 
 def reason_of(trial: SearchTrial, aim: str = "") -> str:
     """Why it is where it is; `aim` is what it trains for."""
-    return trial.verdict or f"it has reported no result yet{aim}"
+    return trial.reason or f"it has reported no result yet{aim}"
 
 
 class Draft:
@@ -233,15 +233,15 @@ class Draft:
         trial = self.update(trial, standings=(*trial.standings, standing))
         return trial, self.records.below(board, (standing.score, standing.order, trial.request_id))
 
-    def train(self, trial: SearchTrial, length: int, verdict: str) -> SearchTrial:
+    def train(self, trial: SearchTrial, length: int, reason: str) -> SearchTrial:
         self.actions.append(Train(request_id=trial.request_id, length=length))
-        return self.update(trial, length=length, completed=False, verdict=verdict)
+        return self.update(trial, length=length, completed=False, reason=reason)
 
-    def stop(self, trial: SearchTrial, verdict: str) -> SearchTrial:
+    def stop(self, trial: SearchTrial, reason: str) -> SearchTrial:
         """It receives the event if it has not ended."""
         if trial.open:
             self.actions.append(Stop(request_id=trial.request_id))
-        return self.update(trial, stopped=True, verdict=verdict)
+        return self.update(trial, stopped=True, reason=reason)
 
     def shut_down(self, *, failure: bool = False, reason: str = "") -> None:
         """Once: nothing follows."""
@@ -311,7 +311,7 @@ def _exited(method: SearchMethod, draft: Draft, trial: SearchTrial, reason: Exit
         canceled=search.canceled + (reason is ExitReason.USER_CANCELED),
         invalid=search.invalid + (reason is ExitReason.INVALID_HPARAMS),
     )
-    trial = draft.update(trial, open=False, **_said(trial, reason))
+    trial = draft.update(trial, open=False, **_end_reason(trial, reason))
     if search.over:
         return
     if draft.search.invalid > INVALID_PER_TRIAL * method.max_trials:
@@ -330,9 +330,9 @@ _ENDS = {
 }
 
 
-def _said(trial: SearchTrial, reason: ExitReason | None) -> dict[str, str]:
-    """The verdict at its stop is kept."""
-    return {} if trial.stopped else {"verdict": _ENDS[reason]}
+def _end_reason(trial: SearchTrial, reason: ExitReason | None) -> dict[str, str]:
+    """Why the trial ended. A trial that its search stopped keeps the reason of the stop."""
+    return {} if trial.stopped else {"reason": _ENDS[reason]}
 
 
 # ---------------------------------------------------------------------------------------------- what methods share

@@ -101,7 +101,7 @@ class PopulationSearch(Method):
         draft.own["outstanding"] -= 1
         if trial.open:
             told = f"rank {place + 1} of {draft.records.size(board)}"
-            draft.update(trial, verdict=f"it waits for the end of round {draft.own['round']}: {told} so far")
+            draft.update(trial, reason=f"it waits for the end of round {draft.own['round']}: {told} so far")
         if not draft.own["outstanding"]:
             self._end_round(draft, board)
 

@@ -234,10 +234,10 @@ async def test_a_cost_limit_is_shown_and_can_be_changed(tmp_path: Path) -> None:
         path = f"/api/v1/experiments/{experiment['id']}"
         assert (await world.get(path))["experiment"]["state"] == "STATE_PAUSED"
         cost = await world.get(f"{path}/cost")
-        assert cost["maxCost"] == 2.0 and "max_cost of experiment 1 is reached" in cost["landing"]
+        assert cost["maxCost"] == 2.0 and "max_cost of experiment 1 is reached" in cost["windDownReason"]
         assert "raise it with" in str(await world.error("POST", f"{path}/activate", {}, status=400))
         changed = await world.call("PUT", f"{path}/max_cost", {"maxCost": 3.0})
-        assert (changed["maxCost"], changed["landing"]) == (3.0, "")
+        assert (changed["maxCost"], changed["windDownReason"]) == (3.0, "")
         await world.post(f"{path}/activate", {})
         assert "max_cost" in str(await world.error("PUT", f"{path}/max_cost", {"maxCost": -1}, status=400))
 
@@ -259,7 +259,11 @@ async def test_budgets_are_for_administrators_and_shown_to_all(tmp_path: Path) -
         assert (pool["owner"], pool["budget"]["perDay"]) == ("pool", 1.0)
         assert pool["spentToday"] == pytest.approx(0.95)
         assert pool["resumesAt"].startswith("2026-01-02T00:00:00")
-        assert (workspace["name"], workspace["budget"]["perMonth"], workspace["landing"]) == ("Uncategorized", 50.0, "")
+        assert (workspace["name"], workspace["budget"]["perMonth"], workspace["windDownReason"]) == (
+            "Uncategorized",
+            50.0,
+            "",
+        )
         other = (await world.create(a_config()))["jobId"]
         await settled(world)
         why = await world.get(f"/api/v1/jobs/{other}/explain")

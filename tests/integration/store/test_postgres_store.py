@@ -28,7 +28,7 @@ from resolute_master.store.sql.postgres_store import PostgresStore
 from resolute_master.store.sql.searching import searching
 from support.postgres import PostgresServer
 from support.stores import a_change, a_counter, a_line, a_report, an_experiment
-from support.stores_schema import OLDER_VERSIONS, filled_at, first_version_rows, migrated_rows
+from support.stores_schema import OLDER_VERSIONS, filled_at, filled_rows, migrated_rows
 
 pytestmark = pytest.mark.needs("postgres")
 
@@ -71,7 +71,7 @@ async def test_a_database_of_an_older_version_is_upgraded_with_what_is_in_it(
     filled_at(postgres.url(address.name).replace("postgresql:", "postgresql+asyncpg:"), version)
     store = await PostgresStore.open_at(address)
     try:
-        assert await migrated_rows(store) == first_version_rows()
+        assert await migrated_rows(store) == filled_rows(version)
     finally:
         await store.close()
 

@@ -29,7 +29,7 @@ from resolute_master.store.sql.queries import trials_of_projects
 from resolute_master.store.sql.searching import searching
 from resolute_master.store.sql.store import SqlStore, sqlite_url
 from support.stores import a_change, a_counter, a_line, a_report, an_experiment
-from support.stores_schema import OLDER_VERSIONS, filled_at, first_version_rows, migrated_rows
+from support.stores_schema import OLDER_VERSIONS, filled_at, filled_rows, migrated_rows
 
 
 def url(path: Path) -> str:
@@ -63,7 +63,7 @@ async def test_a_database_of_an_older_version_is_upgraded_with_what_is_in_it(ver
     filled_at(url(path), version)
     store = await SqlStore.open(url(path))
     try:
-        assert await migrated_rows(store) == first_version_rows()
+        assert await migrated_rows(store) == filled_rows(version)
     finally:
         await store.close()
 

@@ -62,7 +62,7 @@ async def test_only_what_this_release_has_created_is_removed_by_itself(older: bo
         end = ReviewCheckpoints(experiment=experiment.id)
         assert (end in engine.outstanding()) != older
         metrics: dict[str, float | None] = dict.fromkeys(["c1", "c2", "c3", "c4"])
-        await engine.submit(KeepCheckpoints(experiment=experiment.id, metrics=metrics, obeyed=end.key))
+        await engine.submit(KeepCheckpoints(experiment=experiment.id, metrics=metrics, order=end.key))
         assert ordered(engine) == ([] if older else ["c1", "c2", "c3"]), "at its end"
         await engine.submit(
             SetCheckpointPolicy(

@@ -48,7 +48,7 @@ def test_what_is_payable_is_as_many_as_machine_by_machine(seed: int) -> None:
     machine = an_instance("default-1", paid_from=T0, price_per_hour=rng.choice((0.0, 3.6)))
     state = ClusterState((account, machine))
     found = {each.offer_id: each for each in pool_view.payable(state, scaling, T0).unpaid}
-    life_s = max(account.landing_s, budget.LEAST_LIFE_S)
+    life_s = max(account.wind_down_s, budget.LEAST_LIFE_S)
     for offer in offers:
         one = (offer.price_per_hour or 0.0) * (RISE if offer.price_moves else 1.0)
         rates = accumulate([one] * scaling.max_instances, initial=machine.price_per_hour or 0.0)

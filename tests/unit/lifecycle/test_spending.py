@@ -101,9 +101,9 @@ def test_a_day_whose_budget_is_not_reached_is_looked_at_again_when_the_next_begi
 
 def test_slower_saves_count_at_once_and_quicker_ones_little_by_little() -> None:
     account = Account(id="pool/a", at=T0)
-    assert account.landing_s == DEFAULT_SAVE_S
+    assert account.wind_down_s == DEFAULT_SAVE_S
     slow = account.having_saved(40.0)
-    assert (slow.landing_s, slow.having_saved(20.0).save_s, slow.having_saved(80.0).save_s) == (
+    assert (slow.wind_down_s, slow.having_saved(20.0).save_s, slow.having_saved(80.0).save_s) == (
         1.5 * 40 + END_S,
         35.0,
         80.0,

@@ -32,7 +32,7 @@ def test_the_method_of_the_page_stops_the_worse_half_and_comes_to_its_end(run: S
     assert run.stopped == set()
     run.validate(third, 0.3)
     assert run.stopped == {third}
-    assert run.row(third).verdict == "rank 3 of 3 at its first validation"
+    assert run.row(third).reason == "rank 3 of 3 at its first validation"
     run.end(third, ExitReason.INVALID_HPARAMS)
     while run.open:
         run.end(run.open[0])

@@ -138,7 +138,7 @@ def test_the_first_at_a_rung_goes_on_and_a_worse_one_is_stopped_and_replaced() -
     assert run.validate(first, 0.5, 1) == ()
     assert kinds(run.validate(second, 0.6, 1)) == [Stop, Create]
     assert run.validate(third, 0.5, 1) == ()  # of equals the newest is the first
-    assert run.row(second).verdict == "it was stopped at rung 0 (1): rank 2 of 2; the best 1 continue"
+    assert run.row(second).reason == "it was stopped at rung 0 (1): rank 2 of 2; the best 1 continue"
 
 
 def test_nothing_is_decided_before_a_rung() -> None:
@@ -155,7 +155,7 @@ def test_one_report_may_pass_several_rungs_and_counts_in_each() -> None:
     first = run.open[0]
     assert kinds(run.validate(first, 0.5, 9)) == [Stop, Create]
     assert [standing.board for standing in run.row(first).standings] == ["0/0", "0/1", "0/2"]
-    assert run.row(first).verdict == "it has trained to the last rung 2 (9): rank 1 of 1"
+    assert run.row(first).reason == "it has trained to the last rung 2 (9): rank 1 of 1"
 
 
 def test_a_larger_metric_is_better_when_it_is_said_so() -> None:
@@ -260,10 +260,10 @@ def test_a_trial_waits_until_enough_others_have_told() -> None:
     assert kinds(run.complete(first, 0.5)) == [Create]
     row = run.row(first)
     assert run.method.stage(row, run.records).state is TrialState.WAITING
-    assert row.verdict == "it waits at rung 0 (1): rank 1 of 1; the best 0 continue"
+    assert row.reason == "it waits at rung 0 (1): rank 1 of 1; the best 0 continue"
     assert kinds(run.complete(second, 0.6)) == [Create]
     assert run.complete(third, 0.7) == (Train(request_id=first, length=3),)  # one of three, and it is the first
-    assert run.row(first).verdict == "it was promoted from rung 0 (1)"
+    assert run.row(first).reason == "it was promoted from rung 0 (1)"
 
 
 def test_of_equals_the_oldest_is_promoted() -> None:
@@ -306,7 +306,7 @@ def test_who_waits_where_nobody_comes_any_more_is_stopped() -> None:
         Stop(request_id=third),
     )
     assert run.complete(first, 0.1) == (Stop(request_id=first),)
-    assert run.row(second).verdict == "it was stopped at rung 0 (1): rank 2, not promoted"
+    assert run.row(second).reason == "it was stopped at rung 0 (1): rank 2, not promoted"
 
 
 def test_an_invalid_trial_after_the_others_were_stopped_is_replaced_and_its_successor_ends() -> None:

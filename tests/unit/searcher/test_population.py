@@ -44,7 +44,7 @@ def test_the_worst_make_room_for_copies_of_the_best_that_begin_at_their_checkpoi
     assert [each.request_id for each in actions[:5]] == [first, second, third, fourth, fifth]  # type: ignore[union-attr]
     assert [each.length for each in actions if isinstance(each, Train)] == [20, 20, 20]
     assert [each.source for each in actions if isinstance(each, Create)] == [first, second]
-    assert run.row(fifth).verdict == "it was replaced after round 0: rank 5 of 5"
+    assert run.row(fifth).reason == "it was replaced after round 0: rank 5 of 5"
     copy = run.row(run.created[5])
     assert copy.length == 10, "its own steps begin at 0"
     assert run.points[copy.request_id]["fixed"] == 3

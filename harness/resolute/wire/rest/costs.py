@@ -66,13 +66,13 @@ class GetCostResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetExperimentCostResponse:
-    """What an experiment has cost, and its limit. `landing` is the reason why the limit stopped it, if it did."""
+    """What an experiment has cost, and its limit. `wind_down_reason` is the reason why the limit stopped it, if it did."""
 
     experiment_id: int
     totals: LedgerRow
     trials: tuple[CostRow, ...] = ()
     max_cost: float | None = None
-    landing: str = ""
+    wind_down_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """A budget and its spending. While it is exhausted, `landing` is the reason, and work resumes at `resumes_at`."""
+    """A budget and its spending. While it is exhausted, `wind_down_reason` is the reason, and work resumes at `resumes_at`."""
 
     owner: str
     """pool or workspace."""
@@ -101,7 +101,7 @@ class BudgetState:
     spent_today: float = 0.0
     spent_this_month: float = 0.0
     rate_per_hour: float = 0.0
-    landing: str = ""
+    wind_down_reason: str = ""
     resumes_at: datetime | None = None
 
 

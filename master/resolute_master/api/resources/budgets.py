@@ -64,8 +64,8 @@ def _shown(account: Account, name: str, now: datetime) -> BudgetState:
         spent_today=current.in_day,
         spent_this_month=current.in_month,
         rate_per_hour=current.rate_per_hour,
-        landing=account.landing.reason if account.landing is not None else "",
-        resumes_at=account.landing.until if account.landing is not None else None,
+        wind_down_reason=account.wind_down.reason if account.wind_down is not None else "",
+        resumes_at=account.wind_down.until if account.wind_down is not None else None,
     )
 
 

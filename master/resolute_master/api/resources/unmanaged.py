@@ -24,7 +24,7 @@ from resolute_master.api.reading.finders import find_experiment, find_trial, tri
 from resolute_master.api.reading.showing import show_experiment, show_trial
 from resolute_master.api.submission.create_experiment import create_from
 from resolute_master.domain.change import ExternalExperiment
-from resolute_master.domain.commands import CreateUnmanagedTrial, HearUnmanagedTrial, StartUnmanagedRun
+from resolute_master.domain.commands import CreateUnmanagedTrial, ReportUnmanagedTrial, StartUnmanagedRun
 from resolute_master.domain.experiment import Experiment
 from resolute_master.domain.ids import ExperimentId, TrialId
 from resolute_master.domain.trial import Trial
@@ -122,7 +122,7 @@ async def patch(call: Call, trial: Trial) -> PatchTrialResponse:
                 f"state: {request.state} cannot be reported by a trial; send STATE_RUNNING, STATE_COMPLETED, STATE_CANCELED or "
                 "STATE_ERROR"
             )
-    await call.api.engine.submit(HearUnmanagedTrial(trial=trial.id, state=state))
+    await call.api.engine.submit(ReportUnmanagedTrial(trial=trial.id, state=state))
     return PatchTrialResponse(trial=await show_trial(call.api, await find_trial(call.api, trial.id)))
 
 

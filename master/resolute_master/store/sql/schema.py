@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect, text
 
 from resolute.errors import FailedPrecondition
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest migration under `migrations/versions`."""
 
 VERSION_TABLE = "alembic_version"
