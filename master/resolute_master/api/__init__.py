@@ -1,7 +1,7 @@
 """The REST API.
 
-Knows HTTP, the caller and its rights, and the form of entities on the wire. Must not know rules, SQL or agents: to
-change something it submits a command to the engine, to show something it reads the committed state or the store.
+Contains HTTP, the caller and its rights, and the form of entities on the wire. Must not depend on rules, SQL or agents. A change
+is a command that is submitted to the engine; an answer is read from the committed state or the store.
 
 - `resources`    the endpoints, one module a resource; `app` puts their routes into one table
 - `http`         the server below them: connections, limits, the path of each request, errors, pages

@@ -106,10 +106,10 @@ ROUTES: tuple[Route, ...] = (
     *health.ROUTES,
     *monitoring.ROUTES,
 )
-"""Nothing of the API is served that is not in it."""
+"""All routes of the API. No other route is served."""
 
 ALL_ROUTES: tuple[Route, ...] = (*ROUTES, *not_yet.ROUTES)
-"""The same, and the calls that are not served yet."""
+"""All routes, and the calls of the contract that are not served yet."""
 
 
 def build_api(context: ApiContext) -> web.Application:

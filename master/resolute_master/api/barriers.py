@@ -11,7 +11,7 @@ from resolute.errors import Conflict, InvalidInput, Unavailable
 from resolute_master.domain.ids import AllocationId
 
 BARRIER_LIMIT_S = 600.0
-"""A barrier that is incomplete after this time fails."""
+"""Time after which an incomplete barrier fails."""
 
 Data = Mapping[str, Any]
 
@@ -23,14 +23,14 @@ class _Barrier:
 
 
 class Barriers:
-    """`await gather(...)` returns when all peers of the allocation have come, with what each brought."""
+    """The barriers. `await gather(...)` returns when all peers of the allocation have called it, with the data of each."""
 
     def __init__(self, limit_s: float = BARRIER_LIMIT_S) -> None:
         self._limit_s = limit_s
         self._barriers: dict[AllocationId, _Barrier] = {}
 
     async def gather(self, allocation: AllocationId, member: str, peers: int, data: Data) -> tuple[Data, ...]:
-        """A second call of the same member replaces its first, which then raises `Conflict`.
+        """Waits for all peers. A second call of the same member replaces its first, which then raises `Conflict`.
 
         Raises `InvalidInput` when members disagree about their number and `Unavailable` when the time is over.
         """
@@ -65,7 +65,7 @@ class Barriers:
     def _leave(
         self, allocation: AllocationId, barrier: _Barrier, member: str, future: asyncio.Future[tuple[Data, ...]]
     ) -> None:
-        """A barrier without a waiter is removed."""
+        """Removes the member, and the barrier if no member waits."""
         entry = barrier.waiting.get(member)
         if entry is not None and entry[1] is future:
             del barrier.waiting[member]

@@ -1,4 +1,4 @@
-"""What the composition root gives to the API, all of it by name."""
+"""The objects that the composition root provides to the API, each by name."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class ApiContext:
     master_id: str
     version: str
     join_token: JoinToken
-    """By which agents of machines outside of cloud pools join."""
+    """The token with which machines outside of cloud pools join."""
     own_files: Sequence[str] = ()
-    """What the master was started with and no experiment may name: its configuration."""
+    """Files with which the master was started, such as its configuration. No experiment may name them."""
     master_log: LogRing = field(default_factory=LogRing)
     exposition: Exposition | None = None
     """Metrics for Prometheus; None where no metrics are kept."""
@@ -65,12 +65,12 @@ class ApiContext:
     barriers: Barriers = field(default_factory=Barriers)
     admission: Admission = field(default_factory=Admission)
     addresses: Addresses = field(default_factory=Addresses)
-    """Knows the trusted proxies."""
+    """Determines client addresses, given the trusted proxies."""
     logins: LoginAttempts = field(default_factory=LoginAttempts)
     starts: Starts = field(default_factory=Starts)
-    """Foresees when what waits will start."""
+    """Estimates when waiting jobs will start."""
     advices: PoolAdvices = field(default_factory=PoolAdvices)
-    """Describes what other settings of a pool would save."""
+    """Estimates what other settings of a pool would save."""
     queue_orders: QueueOrders = field(default_factory=QueueOrders)
     price_watches: Sequence[PriceWatch] = ()
     """One for each pool whose cloud publishes current prices."""

@@ -30,10 +30,10 @@ from resolute_master.api.http.call import Route
 
 PART = re.compile(r"\{(\w+)\}")
 STREAMS = ("stream",)
-"""Functions that send a message a line."""
+"""Functions that send one message per line."""
 
 RENDERING = "resolute_master.api.render"
-"""Whose functions make messages."""
+"""Modules whose functions make messages."""
 
 Schema = dict[str, Any]
 
@@ -140,7 +140,7 @@ def _parameters(cls: type, schemas: _Schemas, before: str = "") -> list[Schema]:
 
 
 class _Schemas:
-    """Each message and enum once, by its name."""
+    """Schemas of messages and enums, each once, by name."""
 
     def __init__(self) -> None:
         self.found: dict[str, Schema] = {}
@@ -295,7 +295,7 @@ class _Seen:
 
 
 def text(version: str) -> str:
-    """As the file holds it."""
+    """The document as text, as in the file."""
     return json.dumps(description(version), indent=1, sort_keys=True) + "\n"
 
 

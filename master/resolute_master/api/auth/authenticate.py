@@ -27,10 +27,10 @@ from resolute_master.domain.user import Session, User
 from resolute_master.engine.engine import Engine
 
 SESSION_S = 7 * 24 * 3600
-"""How long a login is good."""
+"""Lifetime of a login."""
 
 KNOWN_TOKENS = 20_000
-"""Tokens whose signature is not checked again: about 10 MiB."""
+"""Number of tokens whose verified signature is cached: about 10 MiB."""
 
 COOKIE = "auth"
 TASK_TOKEN_HEADER = "Grpc-Metadata-x-allocation-token"
@@ -41,9 +41,9 @@ class TokenKind(StrEnum):
     SESSION = "session"
     """A login."""
     ALLOCATION = "allocation"
-    """What a task reports with."""
+    """The token with which a task reports."""
     TASK_USER = "task_user"
-    """Commands of a user inside a task."""
+    """The token for commands of a user inside a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +67,24 @@ class Tokens:
         self._known: dict[str, dict[str, Any]] = {}
 
     def issue_session(self, session: SessionId, user: UserId) -> str:
-        """For a session that is in the state."""
+        """The token of a session that is in the state."""
         return self._sign({"kind": TokenKind.SESSION.value, "jti": session, "user": user})
 
     def issue_allocation(self, allocation: AllocationId, user: UserId) -> str:
-        """What `allocation` reports with, until it has ended."""
+        """The token with which `allocation` reports until it has ended."""
         return self._sign({"kind": TokenKind.ALLOCATION.value, "allocation": allocation, "user": user})
 
     def issue_task_user(self, allocation: AllocationId, user: UserId) -> str:
-        """What the owner's commands use inside the task, until the allocation has ended."""
+        """The token that the owner's commands use inside the task until the allocation has ended."""
         return self._sign({"kind": TokenKind.TASK_USER.value, "allocation": allocation, "user": user})
 
     def form_token(self, session: SessionId) -> str:
-        """What forms of the session's pages carry: no other site knows it, and it opens nothing without the session's cookie."""
+        """The token in forms on the session's pages. Other sites cannot read it, and it is of no use without the session's
+        cookie."""
         return hmac.new(self._key.encode(), f"form {session}".encode(), hashlib.sha256).hexdigest()
 
     def is_form_token(self, sent: str, session: SessionId) -> bool:
-        """In constant time."""
+        """Compares in constant time."""
         return hmac.compare_digest(sent.encode(errors="replace"), self.form_token(session).encode())
 
     def read_bearer(self, token: str) -> Caller:
@@ -191,7 +192,7 @@ class Cost:
 
 
 CONCURRENT_HASHES = 4
-"""Each takes 32 MiB and a core. Further logins wait in a queue, which serves addresses in turn."""
+"""Concurrent hashes, each of which takes 32 MiB and a core. Further logins wait in a queue, which serves addresses in turn."""
 
 
 class Passwords:

@@ -21,7 +21,7 @@ from resolute_master.domain.workspace import Workspace
 
 @unique
 class Action(StrEnum):
-    """What a route does; the value completes "may not ...", followed by the name of the target where there is one."""
+    """What a route does. The value completes "may not ...", followed by the name of the target if there is one."""
 
     PUBLIC = "use this call"
     VIEW = "read"
@@ -154,10 +154,10 @@ writes notes of every project."""
 
 
 class Role(StrEnum):
-    """What a user may be in a workspace without owning it."""
+    """Role of a user in a workspace that the user does not own."""
 
     OWNER = "owner"
-    """May do what the workspace's owner may."""
+    """Has the rights of the workspace's owner."""
 
 
 Roles = Mapping[int, frozenset[Role]]
@@ -168,7 +168,7 @@ NO_ROLES: Roles = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class AllocationRef:
-    """An allocation that may have ended long ago, or never have been."""
+    """A reference to an allocation, which may have ended long ago or not exist."""
 
     id: AllocationId
 
@@ -182,10 +182,10 @@ class TaskRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a decision has to know of a thing: whose it is, and of which task."""
+    """The properties of an entity on which a decision depends: its owner and its task."""
 
     name: str
-    """As a refusal calls it: "experiment 7"."""
+    """Its name in the text of a refusal: "experiment 7"."""
     owner: User | None = None
     """None without an owner: only the owner of its workspace and administrators may change it."""
     workspace: Workspace | None = None
@@ -198,7 +198,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What `security.authz` of the configuration decides."""
+    """The rules that `security.authz` of the configuration sets."""
 
     open: bool = False
     strict_queue: bool = False
@@ -253,7 +253,7 @@ def is_administrator(caller: Caller) -> bool:
 
 
 def depends_on_owner(caller: Caller | None, action: Action, policy: Policy) -> bool:
-    """Whether the decision needs to know whose the targets are: to find that out may take the database."""
+    """Whether the decision depends on the owners of the targets, which may have to be read from the database."""
     if caller is None or caller.allocation is not None or is_administrator(caller):
         return False
     rule = policy.rule(action)
@@ -272,7 +272,7 @@ def _owns(user: UserId, target: Target) -> bool:
 
 
 def _is_own(allocation: Allocation, target: Target) -> bool:
-    """Each target names one of the three."""
+    """Whether the target belongs to the allocation. Each target names a task, an allocation or a trial."""
     if target.allocation is not None:
         return target.allocation == allocation.id
     if target.task is not None:

@@ -1,7 +1,7 @@
 """Cross-site request forgery: a change that is authorised by a cookie alone must contain a token of its session.
 
 A browser adds the cookie `auth` by itself, whoever made the request; another site knows neither the cookie nor the token that is
-made of its session. Callers that show a token themselves (`Authorization`, a task's header) are not asked: no browser adds those.
+made of its session. Callers that send a token in a header (`Authorization`, a task's) need none: no browser adds it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class FairTurns:
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
-        """Entered when it is the turn of this key's first in line."""
+        """Context that is entered when the oldest request of this key has its turn."""
         await self._enter(key)
         try:
             yield

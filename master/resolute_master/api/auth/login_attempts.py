@@ -46,7 +46,7 @@ class _Failures:
             self.count = 0
 
     def wait_s(self, now: float, allowed: int) -> float:
-        """How long until another attempt may be made."""
+        """Seconds until another attempt may be made."""
         self.forget_old(now)
         if self.count < allowed:
             return 0.0
@@ -97,7 +97,8 @@ class LoginAttempts:
         return max(len(self._pairs), len(self._users), len(self._addresses), len(self._good))
 
     async def begin(self, username: str, address: str, clock: Clock) -> Attempt:
-        """Before the password is looked at. Raises `LimitExceeded` with the pause that is left; nothing is counted then."""
+        """Begins an attempt before the password is checked. Raises `LimitExceeded` with the remaining delay; then nothing is
+        counted."""
         name, now = username[:_NAME_LENGTH], clock.monotonic()
         pair, user, place = (
             self._pairs.row((name, address)),
@@ -121,7 +122,7 @@ class LoginAttempts:
         return Attempt(self, name, address, (pair, user, place))
 
     def succeeded(self, name: str, address: str) -> None:
-        """For `Attempt`: the pair is clean again. What the address has done with other names stays."""
+        """Clears the failures of the pair, for `Attempt`. Failures of the address with other names stay."""
         self._pairs.drop((name, address))
         self._good[name, address] = None
         self._good.move_to_end((name, address))
@@ -130,7 +131,7 @@ class LoginAttempts:
 
 
 class Attempt:
-    """One attempt that may be made; `end` it whatever becomes of it."""
+    """One attempt that may be made. The caller must call `end` whatever its result is."""
 
     def __init__(self, table: LoginAttempts, name: str, address: str, rows: tuple[_Failures, ...]) -> None:
         self._table = table
@@ -141,7 +142,7 @@ class Attempt:
             row.running += 1
 
     def end(self, *, right: bool | None, now: float) -> None:
-        """`right` None: the password was not looked at to the end."""
+        """Ends the attempt. `right` None: the check of the password was not completed."""
         for row in self._rows:
             row.running -= 1
             if right is False:

@@ -25,7 +25,7 @@ MOST_DIGITS = 19
 
 
 def of_task(found: Any) -> Sequence[Target] | None:
-    """The task of each entity, without any other read: this suffices to decide about a task's own token."""
+    """The tasks of the entities, without a further read. They suffice to decide about a task's own token."""
     match found:
         case None:
             return None
@@ -46,7 +46,7 @@ def of_task(found: Any) -> Sequence[Target] | None:
 
 
 async def owned(api: ApiContext, found: Any) -> Sequence[Target] | None:
-    """The same, with owners and workspaces. Raises `NotFound` for a reference to nothing."""
+    """The targets with their owners and workspaces. Raises `NotFound` for a reference to nothing."""
     match found:
         case None:
             return None
@@ -101,7 +101,7 @@ def _workspace(api: ApiContext, id_: int) -> Workspace | None:
 
 
 async def _of_experiment(api: ApiContext, name: str, id_: ExperimentId) -> Target:
-    """Also of one that is deleted: its parts are still its owner's."""
+    """The target for an experiment. A deleted one counts as well, because its parts still belong to its owner."""
     experiment = api.engine.state.get(Experiment, id_) or await api.store.experiment(id_)
     named = f"{name} (experiment {id_})"
     return Target(name=named) if experiment is None else _work(api, named, experiment)

@@ -15,7 +15,7 @@ FORWARDED_FOR = "X-Forwarded-For"
 FORWARDED_PROTO = "X-Forwarded-Proto"
 
 IPV6_PREFIX = 64
-"""The smallest IPv6 network that a customer is given: its addresses count as one."""
+"""Prefix length of the smallest IPv6 network that a customer is given. All its addresses count as one."""
 
 UNKNOWN = ""
 
@@ -30,7 +30,7 @@ class Addresses:
         self._proxies = tuple(ipaddress.ip_network(each, strict=False) for each in trusted_proxies)
 
     def of(self, request: web.BaseRequest) -> str:
-        """The caller's address as limits count it; the last hop that no trusted proxy is."""
+        """The caller's address for limits: the last hop that is not a trusted proxy."""
         peer = request.remote or UNKNOWN
         if not self._proxies or not self._trusted(peer):
             return counted(peer)
@@ -61,7 +61,7 @@ class Addresses:
 
 
 def counted(address: str) -> str:
-    """As limits count it: an IPv6 address counts as its network."""
+    """The address for limits: an IPv6 address counts as its network."""
     if ":" not in address:
         return address
     found = _parsed(address)

@@ -14,15 +14,15 @@ from resolute_master.api.http.errors import BodyTooLarge
 from resolute_master.api.http.limits import BODY_BYTES_PER_S, BODY_FIRST_S, MAX_JSON_DEPTH, MAX_JSON_VALUES
 
 LARGEST = 2**63 - 1
-"""What the databases' integers hold."""
+"""Range of integers in the databases."""
 
 SEARCHED_BYTES = 1024 * 1024
 _MANY_DIGITS = re.compile(rb"\d{19}")
 
 
 async def read_body(request: web.Request, limit: int, *, first_s: float = BODY_FIRST_S) -> bytes:
-    """The whole body, of at most `limit` bytes. Raises `BodyTooLarge`, and `InvalidInput` for one that comes too slowly
-    or is compressed: a small compressed body may be an endless one. What it has sent so far pays for the time that it has."""
+    """Reads the whole body, of at most `limit` bytes. Raises `BodyTooLarge`, and `InvalidInput` for a body that arrives too
+    slowly or is compressed, because a small compressed body may be very large. Each received part extends the time limit."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         raise InvalidInput(f"Content-Encoding: '{encoding[:40]}' is not supported; send the body without an encoding")

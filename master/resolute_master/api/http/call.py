@@ -73,7 +73,8 @@ class Call:
         return transport is None or transport.is_closing()
 
     def admit_again(self) -> None:
-        """Raises `Unauthenticated` or `PermissionDenied` when the token has lost its worth since: streams last for days."""
+        """Checks the token again: streams last for days. Raises `Unauthenticated` or `PermissionDenied` if it is no longer
+        valid."""
         if self.known_caller is not None:
             authenticate(self.request, self.api.tokens)
 
@@ -110,7 +111,7 @@ class Call:
         return await self._read()
 
     async def _read(self) -> bytes:
-        """Read once: finders look into the body too."""
+        """Reads the body once, because finders read it too."""
         if self.body_read is None:
             self.body_read = await read_body(self.request, self.body_limit)
         return self.body_read
@@ -125,7 +126,7 @@ def _message(cls: type[T], raw: bytes) -> T:
 # ---------------------------------------------------------------------------------------------------------- routes
 
 Handler = Callable[[Call, Any], Awaitable[object]]
-"""Gets what the route's finder found; returns a message of the wire, or a response it has made itself."""
+"""The handler of a route. It gets what the route's finder found, and returns a message of the wire or a complete response."""
 
 Finder = Callable[[Call], Awaitable[Any]]
 
@@ -136,7 +137,7 @@ async def nothing(call: Call) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Also:
-    """What a handler authorises of what the body names: of every request, or of those that `when` describes."""
+    """Authorisation by the content of the body: of every request, or of those that `when` describes."""
 
     action: Action
     when: str = ""
@@ -144,7 +145,7 @@ class Also:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One call: what it does, to what, and how. The action is authorised against what `find` finds."""
+    """One call: its action, its target and its handler. The action is authorised for what `find` finds."""
 
     method: str
     path: str
@@ -154,7 +155,7 @@ class Route:
     max_body: int = MAX_BODY_BYTES
     """Bytes of the body; `MAX_UPLOAD_BYTES` for calls that carry a context directory."""
     also: tuple[Also, ...] = ()
-    """What the handler decides beside `action`."""
+    """Authorisations by the handler, in addition to `action`."""
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         api = request.app[SERVING].context
@@ -215,24 +216,25 @@ async def may(call: Call, action: Action, target: Any = None) -> bool:
 
 
 def policy_of(call: Call) -> Policy:
-    """The configured value."""
+    """The policy of authorisation in the configuration."""
     authz = call.api.config.security.authz
     return Policy(open=authz.type == "open", strict_queue=authz.strict_job_queue_control)
 
 
 def json_response(message: object) -> web.Response:
-    """Status 200 and nothing else: clients of the contract take any other for a failure."""
+    """An answer with status 200. Clients of the contract treat any other status as a failure."""
     body = b"{}" if isinstance(message, Empty) else msgspec.json.encode(to_wire(message))
     return web.Response(body=body, content_type="application/json")
 
 
 async def rendered(make: Callable[[], object]) -> web.Response:
-    """Made and rendered in a thread: for lists of all that a large cluster has. `make` reads only values that never change."""
+    """An answer that is made and rendered in a thread, for lists of everything in a large cluster. `make` reads immutable values
+    only."""
     return await asyncio.to_thread(lambda: _response(make()))
 
 
 async def large_response(message: object) -> web.Response:
-    """The same of a message that is there: for answers that may hold a whole archive."""
+    """A message rendered in a thread, for answers that may contain a whole archive."""
     return await asyncio.to_thread(_response, message)
 
 

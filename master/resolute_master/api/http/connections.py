@@ -85,7 +85,7 @@ def protocol_of(runner: web.AppRunner, *, idle_s: float = IDLE_S) -> Callable[[]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long a connection may hold its place without a head, and with an answer that it does not take."""
+    """Time for which a connection may be open without a head, and with an answer that the peer does not read."""
 
     handshake_s: float = HANDSHAKE_S
     head_s: float = HEAD_S
@@ -126,7 +126,7 @@ class Connections:
         return self._timeouts.handshake_s
 
     def enter(self, connection: _Connection, peer: str) -> bool:
-        """For `_Connection`: counted from here on. False when there is no place."""
+        """Counts a connection from now on, for `_Connection`. False if there is no place."""
         if len(self._open) >= self._limit and not self._displace():
             if not self._refused:
                 log.warning("%d connections are open, as many as may be; further ones are refused", self._limit)
@@ -139,7 +139,7 @@ class Connections:
         return True
 
     def leave(self, connection: _Connection) -> None:
-        """For `_Connection`. Again is harmless."""
+        """Ends the count of a connection, for `_Connection`. Repeated calls are harmless."""
         self._open.discard(connection)
         crowd = self._crowds.get(connection.crowd)
         if crowd is not None and connection in crowd:
@@ -162,11 +162,11 @@ class Connections:
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return len(self._open)
 
     async def sweep(self) -> None:
-        """Until cancelled: close what holds a place for nothing."""
+        """Closes connections that occupy places without use, until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._timeouts.sweep_s)
@@ -253,7 +253,7 @@ class _Connection(asyncio.Protocol):
             self._inner.data_received(early)
 
     def cut_off(self) -> None:
-        """At once, whatever is under way."""
+        """Closes the connection at once, whatever is in progress."""
         if self._below is not None:
             self._below.abort()
 

@@ -14,7 +14,7 @@ PREFLIGHT_S = 3600
 async def answer_preflight(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """What a browser asks before a request of another site's page."""
+    """Answers the request that a browser sends before a request of another site's page."""
     if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
         return await handler(request)
     headers = {

@@ -91,7 +91,7 @@ def answer(request: web.Request, status: Status, text: str, *, retry_after_s: fl
 
 
 def _retry_after_s(error: ResoluteError) -> float | None:
-    """Without the header most callers never try again."""
+    """Default of `Retry-After`: without the header, most callers never retry."""
     if isinstance(error, LimitExceeded):
         return error.retry_after_s
     return UNAVAILABLE_RETRY_S if isinstance(error, Unavailable) else None

@@ -29,7 +29,7 @@ BODY_FIRST_S = 30.0
 """Time for a body to arrive, plus a second for each `BODY_BYTES_PER_S` received. A slower body is refused."""
 
 PUBLIC_BODY_FIRST_S = 10.0
-"""The same for a call without a token, whose body is small."""
+"""Time for the body of a call without a token to arrive, which is small."""
 
 MAX_UNREAD_PUBLIC_BODIES = 1_000
 """Incomplete bodies of calls without a token: at most 64 MiB. They do not count as public requests. A further one replaces the

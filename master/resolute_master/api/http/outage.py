@@ -27,7 +27,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 async def answered(request: web.Request, handler: Handler, api: ApiContext) -> web.StreamResponse:
-    """What the handler answers. Raises `Unavailable` for a change that nothing has been done of."""
+    """The answer of the handler. Raises `Unavailable` for a change of which nothing has been done."""
     reads = request.method in READS
     if not reads and api.store.away_s() >= AWAY_S and not _is_of_a_task(request, api):
         raise Unavailable(

@@ -13,7 +13,8 @@ Row = TypeVar("Row")
 
 
 def page_of(rows: Sequence[Row], *, offset: int, limit: int) -> tuple[tuple[Row, ...], Pagination]:
-    """`limit` 0 is everything; a negative `offset` counts from the end. Raises `InvalidInput` outside of the rows.
+    """The page of a list. `limit` 0 means all rows; a negative `offset` counts from the end. Raises `InvalidInput` for an offset
+    outside of the rows.
 
     A page has at most `MAX_PAGE_ROWS`, also of everything: the next one begins at `end_index`.
     """

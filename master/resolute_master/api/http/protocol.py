@@ -17,7 +17,7 @@ LONGEST_REASON = 200
 
 
 class HttpProtocol(web.RequestHandler):
-    """Leaves no reference cycle after an unreadable request, and records whether a caller has authenticated on this connection."""
+    """A protocol that leaves no reference cycle after an unreadable request, and records whether a caller has authenticated."""
 
     __slots__ = ("proven",)
 
@@ -57,6 +57,6 @@ class HttpProtocol(web.RequestHandler):
 
 
 def prove(request: web.BaseRequest) -> None:
-    """The caller of this request is known: its connection is not among the first to go when there are too many."""
+    """Marks the connection as authenticated, so that it is not among the first that are closed at the limit."""
     if isinstance(request.protocol, HttpProtocol):
         request.protocol.proven = True

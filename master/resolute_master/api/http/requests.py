@@ -38,7 +38,7 @@ UNKNOWN_ROUTE = "(none)"
 """The label of requests without a route, whose paths are arbitrary."""
 
 CALLER_GONE = 499
-"""Counted when the caller left before it was answered, as proxies do."""
+"""Status that is counted if the caller left before the answer, as proxies do."""
 
 SUBJECTS = {
     "experimentId": "experiment",
@@ -49,11 +49,12 @@ SUBJECTS = {
     "jobId": "job",
     "checkpointUuid": "checkpoint",
 }
-"""Parts of a path that are worth a field in the log."""
+"""Parts of a path that become fields of the log."""
 
 
 class Answered(NamedTuple):
-    """One request that is over. `route` is the template, never the path; `streamed` answers last as long as the caller listens."""
+    """One completed request. `route` is the template, never the path. A streamed answer (`streamed`) lasts as long as the caller
+    reads it."""
 
     method: str
     route: str
@@ -66,14 +67,14 @@ class RequestObserver(Protocol):
     """Called for each request; must not block."""
 
     def serving(self, request: web.Request, method: str, route: str) -> AbstractContextManager[None]:
-        """Entered around the handler."""
+        """Context that is entered around the handler."""
         ...
 
     def answered(self, answered: Answered) -> None: ...
 
 
 class Unobserved:
-    """No metrics are kept."""
+    """An observer that keeps no metrics."""
 
     def serving(self, request: web.Request, method: str, route: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -83,7 +84,7 @@ class Unobserved:
 
 
 PROBES = frozenset({"/health", "/ready"})
-"""They are asked every few seconds, and saying that the master is not ready is no fault."""
+"""Paths of probes, which are called every few seconds. An answer that the master is not ready is no fault."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -98,7 +99,7 @@ class Surroundings:
         self._headers = headers or ResponseHeaders()
         self._observer = observer
         self._numbers = itertools.count(ids.bits(ID_BITS))
-        """Ids that are not given: counted from a random number, for to draw each would be a call of the system a request."""
+        """Generated ids, which count up from a random number, because a random number per request would cost a system call."""
         self._routes: dict[web.AbstractResource, str] = {}
 
     def middleware(self, serving: Serving) -> Middleware:
@@ -109,7 +110,7 @@ class Surroundings:
         return surround
 
     async def begin(self, request: web.Request, response: web.StreamResponse) -> None:
-        """For `on_response_prepare`: a stream sends its headers long before its handler ends."""
+        """Adds headers, for `on_response_prepare`: a stream sends its headers long before its handler ends."""
         self._headers.add(request, response)
         if isinstance(response, web.Response):  # the middleware has seen it
             if isinstance(response, web.HTTPException):
@@ -157,7 +158,7 @@ class Surroundings:
 
 
 async def _answered(request: web.Request, handler: Handler, serving: Serving) -> web.StreamResponse:
-    """What the handler answers, or the answer to its error."""
+    """The answer of the handler, or the answer to its error."""
     try:
         return await answered(request, handler, serving.context)
     except Exception as error:
@@ -176,13 +177,14 @@ def _without_caller(request: web.Request, error: Exception) -> web.Response | No
 
 
 def _untie(error: BaseException) -> None:
-    """aiohttp keeps an error that it raised in the request, or in a frame that its traceback leads to: a cycle that only garbage
-    collection would find. The error has been answered; where it came from is of no more interest."""
+    """Breaks a reference cycle that only garbage collection would free: aiohttp keeps an error that it raised in the request, or
+    in a frame of the error's traceback. The error has been answered, so its origin is not needed."""
     error.__traceback__ = None
 
 
 def _untie_route(request: web.Request) -> None:
-    """The route that aiohttp makes for each request that has none refers to itself by a bound method."""
+    """Breaks the reference cycle of the route that aiohttp creates for each request without one: it refers to itself by a bound
+    method."""
     if isinstance(request.match_info.route, SystemRoute):
         setattr(request.match_info.route, "_handler", None)  # noqa: B010 - not ours, and not in its type
 
@@ -192,7 +194,8 @@ def _subjects(parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _log(request: web.Request, route: str, status: int, seconds: float) -> None:
-    """Changes by users at INFO; reads and reports of tasks, which are many, at DEBUG; faults at WARNING."""
+    """Level of the access log: INFO for changes by users; DEBUG for reads and for reports of tasks, which are frequent; WARNING
+    for faults."""
     by_task = "allocation" in logs.fields() or route == "/task-logs"
     changes = request.method not in ("GET", "HEAD", "OPTIONS") and not by_task
     fault = status >= 500 and route not in PROBES

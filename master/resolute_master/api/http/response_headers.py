@@ -15,8 +15,8 @@ HEADERS: Mapping[str, str] = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Data are never a page: nothing in them may run, frame them or be kept by a browser. `X-Frame-Options` is for browsers that do not
-know the policy."""
+"""Headers of data, which are never a page: no browser may run, frame or keep them. `X-Frame-Options` is for browsers without
+support for the policy."""
 
 STRICT_TRANSPORT = "Strict-Transport-Security"
 
@@ -30,7 +30,7 @@ class ResponseHeaders:
         self._strict = f"max-age={int(hsts_max_age_s)}" if hsts_max_age_s >= 1 else ""
 
     def add(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Before the answer begins."""
+        """Adds the headers. Call it before the answer begins."""
         headers = response.headers
         for name, value in HEADERS.items():
             if name not in headers:

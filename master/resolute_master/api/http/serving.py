@@ -10,7 +10,7 @@ from resolute_master.api.context import ApiContext
 
 
 class Stage(StrEnum):
-    """Where the master is in its life. The socket listens when the state has been loaded, so there is no stage before."""
+    """Stages of the master. The socket listens once the state has been loaded, so there is no earlier stage."""
 
     SERVING = "serving"
     STOPPING = "stopping"
@@ -24,7 +24,7 @@ class Serving:
         self.stage = Stage.SERVING
 
     def stop(self) -> None:
-        """Probes answer 503 from now on; requests under way are finished."""
+        """Makes probes answer 503 from now on. Requests in progress are completed."""
         self.stage = Stage.STOPPING
 
 

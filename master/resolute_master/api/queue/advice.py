@@ -40,14 +40,14 @@ RETRY_S = 300.0
 MAX_WAIT_S = 10.0
 """Longest time that a call of the API waits for a result."""
 BOOT_S = 180.0
-"""Before a machine of the pool has joined."""
+"""Assumed boot time of a pool in which no machine has joined yet."""
 
 
 @dataclass(slots=True)
 class _KnownOfPool:
     newest: PoolAdvice | None = None
     failed: str = ""
-    """Why the last attempt brought none."""
+    """The reason why the last attempt gave no advice; "" if it did."""
     rests_until_s: float = -inf
     """Time of the monotonic clock before which no attempt begins."""
     task: asyncio.Task[None] | None = None
@@ -55,7 +55,8 @@ class _KnownOfPool:
 
 @dataclass(slots=True, kw_only=True)
 class PoolAdvices:
-    """`advisor` None: this master was composed without one, and says so. `catalogues` of machine types, by pool."""
+    """Advice for each pool. `advisor` None: the master was composed without one; the answer contains that. `catalogues`: machine
+    types by pool."""
 
     advisor: Advisor | None = None
     catalogues: Mapping[PoolName, Catalogue] = field(default_factory=dict)
@@ -141,13 +142,13 @@ async def _history(engine: Engine, store: Store, pool: PoolName, clock: Clock) -
 
 
 def _attempts(ended: Sequence[Allocation], snapshot: PoolSnapshot) -> Sequence[Allocation]:
-    """With those that run. What has ended since the others were read is there once."""
+    """The ended jobs and those that run. A job that ended between the two reads is contained once."""
     run = (each for each in yielding(snapshot.allocations.values()) if each.assigned_at is not None and not each.ended)
     return tuple({each.id: each for each in (*run, *ended)}.values())
 
 
 def _as_learnt(engine: Engine, scaling: PoolScaling) -> tuple[PoolScaling, float]:
-    """With the prices that are in force, and how long machines of the pool take to join."""
+    """The pool with the prices in force, and the time that its machines take to join."""
     beliefs = {b.belief.offer_id: b.belief for b in engine.state.find(PoolBelief, "beliefs_of_pool", scaling.pool)}
     offers = tuple(
         replace(each, price_per_hour=price_in_force(each, beliefs.get(each.offer_id))) for each in scaling.offers

@@ -12,7 +12,7 @@ from resolute_master.scheduler.job_states import JobOrder
 from resolute_master.scheduler.snapshot import PoolSnapshot
 
 Row = tuple[PoolName, int, JobId]
-"""The place of a job: its pool, how many come before it there, and its id."""
+"""The place of a job: its pool, the number of jobs before it there, and its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +26,14 @@ class PoolQueue:
 
 
 class QueueOrders:
-    """The queue of each pool as it was found last, and is while its jobs are the same: to sort ten thousand, and to look at each,
-    takes longer than all the rest of a page."""
+    """Cache of the order of each pool's queue while its jobs are the same. To sort ten thousand jobs takes longer than the rest
+    of a page."""
 
     def __init__(self) -> None:
         self._known: dict[PoolName, PoolQueue] = {}
 
     def of(self, pool: PoolName, snapshot: PoolSnapshot) -> PoolQueue:
-        """For a thread. Two that ask at once may both sort."""
+        """Call it in a thread. Two concurrent calls may both sort."""
         known = self._known.get(pool)
         if known is not None and known.order.is_of(snapshot):
             return replace(known, order=known.order.at(snapshot))

@@ -25,7 +25,7 @@ _SHOWN = {
     scheduler.JobState.SCHEDULED: JobState.SCHEDULED,
     scheduler.JobState.SCHEDULED_BACKFILLED: JobState.SCHEDULED_BACKFILLED,
 }
-"""A job between two runs asks for slots in a moment: it is shown in the queue."""
+"""Displayed states. A job between two runs is shown in the queue, because it will request slots soon."""
 
 UNKNOWN = -1
 """The contract's number of jobs ahead where none is defined."""
@@ -38,14 +38,14 @@ def standing_without_pool(id_: JobId) -> JobStanding:
 
 
 class Moving(NamedTuple):
-    """The pool that a job has left and in which runs of it still save and end, and the slots that these had asked for."""
+    """The pool that a job has left, in which runs of it still save and end, and the slots that they requested."""
 
     pool: PoolName
     slots: int
 
 
 def moving_from(snapshots: Mapping[PoolName, PoolSnapshot], job: Job) -> Moving | None:
-    """None when nothing of it is anywhere else."""
+    """Where runs of a moved job still are. None if none is in another pool."""
     for pool, snapshot in snapshots.items():
         ids = snapshot.job_allocations.get(job.id) if pool != job.pool else None
         if ids:
@@ -66,7 +66,7 @@ def summary_of(standing: JobStanding | None) -> JobSummary:
 
 
 async def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | None:
-    """Only of an active experiment. In a thread: it asks of every job whether it comes before this one."""
+    """The number of jobs before a job of an active experiment. Call it in a thread, because it compares every job."""
     job = api.engine.state.get(Job, experiment.job_id)
     if experiment.state is not ExperimentState.ACTIVE or job is None:
         return None
@@ -77,6 +77,6 @@ async def job_summary(api: ApiContext, experiment: Experiment) -> JobSummary | N
 
 
 def queue_stats(snapshot: PoolSnapshot) -> QueueStats:
-    """How many jobs of the pool wait, and how many have all or some of their slots. For a thread."""
+    """The numbers of jobs of the pool that wait, and that have all or some of their slots. Call it in a thread."""
     jobs, queued = scheduler.count_jobs(snapshot, walk=yielding)
     return QueueStats(queued_count=queued, scheduled_count=jobs - queued)

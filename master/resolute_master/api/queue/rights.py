@@ -11,7 +11,7 @@ from resolute_master.lifecycle.overtaking import overtaken
 
 
 async def allow_queue_change(call: Call, change: UpdateJob) -> None:
-    """Raises `PermissionDenied`. To put a job ahead of another, one must be allowed to move that one too."""
+    """Raises `PermissionDenied`. To put a job ahead of another, a caller needs the right to move both."""
     job = await find_job(call.api, "jobId", change.job)
     await allow(call, Action.CONTROL_QUEUE, job)
     policy = call.api.engine.pools.get(job.pool)

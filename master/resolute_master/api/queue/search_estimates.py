@@ -23,10 +23,10 @@ from resolute_master.store.base import ExperimentQuery, TrialQuery
 EARLIER = 20
 """Number of the newest experiments of the same name that are read."""
 LONGEST_UNIT_S = 1e7
-"""Four months."""
+"""Longest time that a unit may take: four months."""
 
 ONE = {"batches": "batch", "epochs": "epoch", "records": "record", "units": "unit"}
-"""One of what lengths count, in words."""
+"""Singular of the units of lengths."""
 
 _UNKNOWN_UNIT = "how long one {unit} of training takes is unknown: {why}; give --seconds-per-unit"
 
@@ -34,7 +34,7 @@ _UNKNOWN_UNIT = "how long one {unit} of training takes is unknown: {why}; give -
 async def forecast(
     call: Call, config: ExperimentConfig, method: SearchMethod, counts: str, seconds_per_unit: float | None
 ) -> SearchForecast:
-    """`counts` is what lengths count. Unknown values are described in words, and are no error."""
+    """The forecast of a search. `counts` is the unit of lengths. Unknown values are described in words and are no error."""
     unit = ONE.get(counts, counts)
     if seconds_per_unit is not None and not 0 < seconds_per_unit <= LONGEST_UNIT_S:
         raise InvalidInput(
@@ -70,7 +70,8 @@ async def forecast(
 
 
 async def _measured(call: Call, name: str, unit: str) -> tuple[float, str] | str:
-    """Seconds of a batch in earlier runs of the same experiment (by its name and owner), and of how many; why not, in words."""
+    """Seconds per batch in earlier runs of the same experiment (by name and owner), and the number of these runs; otherwise the
+    reason, in words."""
     if unit not in ("batch", "unit"):
         return f"earlier runs report batches, not {unit}s"
     if not name:

@@ -77,7 +77,7 @@ class _KnownOfPool:
     newest: Foreseen | None = None
     refresh: asyncio.Task[None] | None = None
     failed: bool = False
-    """The last refresh."""
+    """Whether the last refresh failed."""
     rests_until_s: float = -inf
     """Time of the monotonic clock before which no refresh begins."""
     answers: dict[AllocationId, _Answer] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Starts:
 async def _answer_together(
     known: _KnownOfPool, engine: Engine, store: Store, pool: PoolName, clock: Clock
 ) -> Mapping[AllocationId, Estimate | None]:
-    """What is asked by the batch that gathers, once the pool has a turn for it."""
+    """The answers of the batch that collects requests, once the pool has a turn for it."""
     async with known.turn:
         batch, known.gathering = known.gathering, None
         assert batch is not None, "a batch gathers until its task has a turn"
@@ -167,7 +167,7 @@ async def _refresh(known: _KnownOfPool, engine: Engine, store: Store, pool: Pool
 
 
 def _remembered(known: _KnownOfPool, id_: AllocationId, engine: Engine, now: datetime) -> _Answer | None:
-    """The present answer about one; None: it is to be foreseen."""
+    """The present answer about one allocation; None if it has to be computed."""
     newest, alone = known.newest, known.answers.get(id_)
     if newest is not None and _current(newest, engine, now):
         return _Answer(cycle=newest.cycle, at=newest.at, start=newest.starts.get(id_))
@@ -179,14 +179,14 @@ def _current(found: Foreseen | _Answer, engine: Engine, now: datetime) -> bool:
 
 
 def _stale(known: _KnownOfPool, engine: Engine, clock: Clock) -> bool:
-    """Whether lists are due a newer answer."""
+    """Whether the estimates for lists are due for a refresh."""
     if clock.monotonic() < known.rests_until_s:
         return False
     return known.newest is None or not _current(known.newest, engine, clock.now())
 
 
 def _lacks(newest: Foreseen | None, engine: Engine, pool: PoolName) -> bool:
-    """Whether pending work is missing from the answer."""
+    """Whether pending allocations are missing in the estimates."""
     if newest is None or newest.cycle == engine.memory.sequence:
         return newest is None
     snapshot = engine.snapshot(pool)
@@ -198,11 +198,11 @@ def _lacks(newest: Foreseen | None, engine: Engine, pool: PoolName) -> bool:
 
 
 class _Abandoned(Exception):
-    """The master ends, and no caller waits for the answer."""
+    """Raised when the master ends and no caller waits for the answer."""
 
 
 class CooperativeYield:
-    """What the thread does between two decisions."""
+    """Releases the interpreter for other threads between two decisions."""
 
     def __init__(self) -> None:
         self.abandoned = threading.Event()
@@ -239,7 +239,7 @@ async def run_times(store: Store, pool: PoolName) -> RunTimes:
 
 
 def _by_itself(allocation: Allocation) -> bool:
-    """Preempted work would have run longer: its time is no sample of the run time of such work."""
+    """Whether a run ended by itself. A preempted run would have been longer, so its time is no sample."""
     return allocation.preempt is None and allocation.killed_at is None
 
 

@@ -1,4 +1,4 @@
-"""The steps of each attempt, kept or lost, read from the store for the ledger. Must not know their form on the wire."""
+"""The steps of each attempt, kept or lost, read from the store for the ledger. Does not depend on their form on the wire."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def marks_of(
 
 
 def _may_report_more(attempt: Allocation, own: Collection[AllocationId]) -> bool:
-    """Its reports may contain steps that no mark has."""
+    """Whether the reports of an attempt may contain steps that no mark has."""
     failed = attempt.exit is not None and attempt.exit.failure is not None
     return attempt.assigned_at is not None and (failed or attempt.id not in own)
 

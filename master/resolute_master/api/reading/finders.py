@@ -1,4 +1,4 @@
-"""From the path of a request to the thing that it concerns, or `NotFound`."""
+"""Finds the entity in the path of a request, or raises `NotFound`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from resolute_master.store.base import TrialQuery
 
 
 async def find_experiment(api: ApiContext, id_: int) -> Experiment:
-    """Running ones from the committed state, ended ones from the store."""
+    """The experiment by id: an active one from the committed state, an ended one from the store."""
     found = api.engine.state.get(Experiment, id_) or await api.store.experiment(ExperimentId(id_))
     if found is None or found.state is ExperimentState.DELETED:
         raise NotFound("experiment", id_)
@@ -39,7 +39,7 @@ async def job_id_of(api: ApiContext, name: str, text: str) -> JobId:
 
 
 async def find_job(api: ApiContext, name: str, text: str) -> Job:
-    """By what `job_id_of` takes. One that is over is in the store only."""
+    """The job for a reference as in `job_id_of`. An ended job is in the store only."""
     id_ = await job_id_of(api, name, text)
     found = api.engine.state.get(Job, id_) or next(iter(await api.store.jobs([id_])), None)
     if found is None:
@@ -126,7 +126,7 @@ def allocation_at(part: str) -> Finder:
 
 
 def allocation_ref_at(part: str) -> Finder:
-    """For calls that answer for any allocation, known or not."""
+    """A reference, for calls that answer for any allocation, whether it exists or not."""
 
     async def find(call: Call) -> AllocationRef:
         return AllocationRef(AllocationId(call.text(part)))

@@ -26,8 +26,8 @@ SortKey = tuple[float | int | str, ...]
 async def page_of_checkpoints(
     api: ApiContext, stored: CheckpointQuery, asked: GetCheckpointsQuery
 ) -> tuple[tuple[WireCheckpoint, ...], Pagination]:
-    """`stored` says of what, `asked` in which order and how much. Checkpoints without files are in it as DELETED, so that a user
-    sees the end of a deletion; to exclude them, name the other states."""
+    """A page of checkpoints. `stored` selects them; `asked` has the order and the page. Checkpoints without files are included as
+    DELETED, so that a user sees the end of a deletion. To exclude them, a query names the other states."""
     named = tuple(CheckpointState[s.name] for s in asked.states if s is not WireCheckpointState.UNSPECIFIED)
     states = named or tuple(CheckpointState)
     found = await api.store.checkpoints(
@@ -39,7 +39,7 @@ async def page_of_checkpoints(
 
 
 async def show_checkpoints(api: ApiContext, rows: Sequence[Checkpoint]) -> tuple[WireCheckpoint, ...]:
-    """With what each comes from; every trial and experiment is read once."""
+    """The checkpoints with their trials and experiments, each of which is read once."""
     experiments = {id_: await find_experiment(api, id_) for id_ in sorted({row.experiment_id for row in rows})}
     trials = {id_: await find_trial(api, id_) for id_ in sorted({row.trial_id for row in rows})}
     reports = await reports_at(api, rows)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from resolute import logs
 
 KEPT_LINES = 10_000
-"""Some megabytes; the process's own output has the rest."""
+"""Lines that are kept: some megabytes. The output of the process has the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ async def several_series(
     first: int | None = None,
     last: int | None = None,
 ) -> list[tuple[MetricReport, ...]]:
-    """The same for each of several lists of names: a group that has reported little is read once for all of them."""
+    """The reports for each of several lists of names. A group with few reports is read once for all lists."""
     chunks = (await api.store.metric_chunks([trial], [group], first_step=first, last_step=last)).get((trial, group), ())
     known = {name for chunk in chunks for name in chunk.names}
     if sum(chunk.reports for chunk in chunks) <= max(READ_WHOLE, most):
@@ -68,7 +68,7 @@ async def several_series(
 async def _all(
     api: ApiContext, trial: TrialId, group: str, most: int, first: int | None, last: int | None
 ) -> tuple[MetricReport, ...]:
-    """Few enough to look at each."""
+    """The reports of a range that has few enough to read each."""
     limit = max(READ_WHOLE, most)
     query = MetricQuery(trial=trial, groups=(group,), first_step=first, last_step=last, limit=limit)
     return await api.store.ordered_metrics(query)
@@ -100,7 +100,7 @@ async def _within(
 
 
 def _stretches(names: Sequence[str], most: int) -> int:
-    """Each gives two points a name; the ends of all are two more."""
+    """Number of stretches: each gives two points per name, and the ends of the range two more."""
     return max(1, (most - 2) // (2 * len(names)))
 
 

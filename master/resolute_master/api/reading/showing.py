@@ -38,7 +38,7 @@ FEW = 5
 """More experiments than this are rendered in a thread: each takes a part of a millisecond."""
 
 COUNTED_AT_ONCE = 10
-"""To count the thousand checkpoints of a search takes a part of a millisecond."""
+"""Experiments that are counted at once: to count the thousand checkpoints of a search takes a part of a millisecond."""
 
 
 def job_allocations(api: ApiContext, experiment: Experiment) -> tuple[Allocation, ...]:
@@ -46,7 +46,7 @@ def job_allocations(api: ApiContext, experiment: Experiment) -> tuple[Allocation
 
 
 def owner_of(api: ApiContext, place: Workspace | Project) -> User | None:
-    """What always exists is shown as the first user's."""
+    """The owner that is shown for built-in entities: the first user."""
     users = api.engine.state.all(User)
     return api.engine.state.get(User, place.owner) or next(iter(users), None)
 
@@ -90,7 +90,7 @@ async def _numbers(api: ApiContext, experiments: Sequence[Experiment]) -> Mappin
 
 
 def _counted(state: ClusterState, id_: ExperimentId) -> ExperimentNumbers | None:
-    """None for one that the memory does not hold."""
+    """Numbers of an experiment in memory; None for one that is only in the store."""
     if state.get(Experiment, id_) is None:
         return None
     found = (state.get(Checkpoint, key) for key in state.keys("checkpoints_of_experiment", id_))
@@ -136,7 +136,7 @@ async def show_trial(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialParts:
-    """What a trial is shown from, and what its groups have reported."""
+    """The parts from which a trial is shown, and the metrics that its groups have reported."""
 
     trial: Trial
     around: render_trials.TrialSurroundings
@@ -194,14 +194,14 @@ async def validations_at(api: ApiContext, checkpoints: Iterable[Checkpoint]) -> 
 
 
 async def validations_of(api: ApiContext, checkpoints: Iterable[Checkpoint]) -> dict[TrialId, tuple[MetricReport, ...]]:
-    """The same, by trial; each that has a checkpoint is there."""
+    """The validations at the steps of these checkpoints, by trial. Each trial that has a checkpoint is contained."""
     return await reports_at(api, checkpoints, (VALIDATION,))
 
 
 async def reports_at(
     api: ApiContext, checkpoints: Iterable[Checkpoint], groups: Sequence[str] = STEPPED_GROUPS
 ) -> dict[TrialId, tuple[MetricReport, ...]]:
-    """By trial the reports at the steps of its checkpoints: their number does not depend on how much it has reported."""
+    """The reports at the steps of each trial's checkpoints, by trial. Their number does not depend on the number of reports."""
     steps: dict[TrialId, set[int]] = defaultdict(set)
     for checkpoint in checkpoints:
         steps[checkpoint.trial_id].add(checkpoint.steps_completed)

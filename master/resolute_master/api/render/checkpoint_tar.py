@@ -24,12 +24,12 @@ class Writable(Protocol):
 
 
 class ChangedMeanwhile(FailedPrecondition):
-    """The checkpoint is not what was listed any more."""
+    """The checkpoint differs from its list of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TarLayout:
-    """What the tar consists of. `size` in bytes."""
+    """The content of the tar. `size` in bytes."""
 
     files: tuple[StoredFile, ...]
     size: int
@@ -37,7 +37,7 @@ class TarLayout:
 
 
 def layout_of(files: Iterable[StoredFile]) -> TarLayout:
-    """Blocking where the storage is asked for them."""
+    """The layout of a tar of these files. Blocks while the storage is read."""
     kept = tuple(_as_listed(file) for file in files)
     digest, size = hashlib.sha256(), 0
     for file in kept:
@@ -98,7 +98,7 @@ def _cut(out: Writable, data: bytes, at: int, start: int, stop: int) -> None:
 
 
 def _as_listed(file: StoredFile) -> StoredFile:
-    """Without what the storage needs to open it."""
+    """The file without the fields that only the storage needs to open it."""
     return StoredFile(path=file.path, kind=file.kind, size=file.size, modified=file.modified, mode=file.mode)
 
 

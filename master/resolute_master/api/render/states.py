@@ -1,4 +1,4 @@
-"""States as they are shown: an ACTIVE experiment or trial is as far as its most advanced allocation."""
+"""Displayed states: an ACTIVE experiment or trial has the state of its most advanced allocation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _shown(state: ExperimentState, allocations: Iterable[Allocation]) -> str:
 
 
 def _name(state: ExperimentState, allocations: Iterable[Allocation], unmanaged: bool) -> str:
-    """Unmanaged work runs when it reports so: it needs no allocation."""
+    """Unmanaged work needs no allocation: it runs while it is active."""
     return "RUNNING" if unmanaged and state is ExperimentState.ACTIVE else _shown(state, allocations)
 
 

@@ -22,7 +22,7 @@ def summaries(chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, Any]:
 
 
 def summary(one: NameSummary) -> dict[str, Any]:
-    """As the contract has it; numbers that JSON cannot spell are words."""
+    """A summary in the form of the contract. Numbers that JSON cannot express are strings."""
     if one.type != NUMBER:
         return {"type": one.type, "last": one.last}
     return {

@@ -26,7 +26,7 @@ from resolute_master.lifecycle.checkpoints import metric_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSurroundings:
-    """What a trial is shown with: all its attempts, its checkpoints, its validations, and summaries when asked for."""
+    """The values from which a trial is shown: all attempts, checkpoints and validations, and summaries if requested."""
 
     experiment: Experiment
     allocations: tuple[Allocation, ...] = ()

@@ -1,4 +1,4 @@
-"""How machines outside of cloud pools join: the token that they show, and names that are freed. Beyond the contract."""
+"""How machines outside of cloud pools join: their token, and names that are released. Beyond the contract."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def enable_agent(call: Call, agent: Agent) -> EnableAgentResponse:
 
 
 async def disable_agent(call: Call, agent: Agent) -> DisableAgentResponse:
-    """Draining lets what runs there finish; otherwise it is ended."""
+    """Disables an agent. With `drain`, its tasks may finish; otherwise they are killed."""
     drain = (await call.body(DisableAgentRequest)).drain
     await call.api.engine.submit(SetAgentEnabled(agent=agent.id, enabled=False, draining=drain))
     return DisableAgentResponse(agent=show_agent(call.api, find_agent(call.api, agent.id)))

@@ -39,7 +39,8 @@ MAX_POLL_S = 600
 """Maximum duration of one preemption poll, whatever the request asks for."""
 
 POLL_CHECK_S = 30.0
-"""Interval at which a held call checks whether its caller is still connected: ten thousand tasks hold one each."""
+"""Interval at which a waiting call checks whether its caller is still connected. There may be ten thousand such calls, one per
+task."""
 
 
 async def get_allocation(call: Call, allocation: Allocation) -> GetAllocationResponse:
@@ -50,7 +51,7 @@ async def get_allocation(call: Call, allocation: Allocation) -> GetAllocationRes
 
 
 async def preemption_signal(call: Call, ref: AllocationRef) -> AllocationPreemptionSignalResponse:
-    """Held until the allocation is to end, or the time is over. For an unknown or ended one the answer is "no"."""
+    """Waits until the allocation is preempted or the timeout expires. For an unknown or ended allocation the answer is "no"."""
     timeout = call.query(PreemptionSignalQuery).timeout_seconds
     if timeout < 0:
         raise InvalidInput(f"timeoutSeconds: {timeout} must not be negative; 0 answers at once")
@@ -104,7 +105,7 @@ async def pending_preemption(call: Call, ref: AllocationRef) -> Empty:
 
 
 async def rendezvous(call: Call, ref: AllocationRef) -> AllocationRendezvousInfoResponse:
-    """Held until every member of the gang has asked; then all get the same addresses and their own rank."""
+    """Waits until every member of the gang has called, then returns the same addresses to all and to each its own rank."""
     container = ContainerId(call.text("resourcesId"))
     try:
         await call.api.engine.submit(c.JoinRendezvous(allocation=ref.id, container=container))
@@ -140,7 +141,7 @@ def _meeting(allocation: Allocation, container: ContainerId) -> AllocationRendez
 
 
 async def _warn(call: Call, allocation: Allocation, container: ContainerId) -> None:
-    """Once, by the member of the lowest rank that waits."""
+    """Warns once in the task's log: the waiting member of the lowest rank does so."""
     waiting = [m for m in allocation.containers if m.joined]
     if min(waiting, key=lambda m: m.rank).id != container:
         return
@@ -175,7 +176,7 @@ async def all_gather(call: Call, allocation: Allocation) -> AllocationAllGatherR
 
 
 async def container_running(call: Call, allocation: Allocation) -> NotifyContainerRunningResponse:
-    """The same barrier by its other call."""
+    """The barrier of `all_gather`, for a container that reports that it runs."""
     request = await call.body(NotifyContainerRunningRequest)
     data = await call.api.barriers.gather(
         allocation.id, _member(request.request_uuid), request.num_peers or 0, request.data
@@ -194,7 +195,7 @@ def _member(text: str | None) -> str:
 
 
 async def accelerator_data(call: Call, allocation: Allocation) -> Empty:
-    """Nothing is decided by what a container found; it is written to the master's log."""
+    """Writes the devices that a container found to the master's log. They have no other effect."""
     found = (await call.body(PostAllocationAcceleratorDataRequest)).accelerator_data
     log.info(
         "allocation %s: container %s computes on %s %s",
@@ -207,7 +208,7 @@ async def accelerator_data(call: Call, allocation: Allocation) -> Empty:
 
 
 async def proxy_address(call: Call, allocation: Allocation) -> Empty:
-    """Agents report the addresses of their containers; a container's own report is only checked."""
+    """Checks the addresses that a container reports. The addresses in use come from the agents."""
     await call.body(PostAllocationProxyAddressRequest)
     return Empty()
 
@@ -218,7 +219,7 @@ async def ready(call: Call, ref: AllocationRef) -> Empty:
 
 
 async def waiting(call: Call, ref: AllocationRef) -> Empty:
-    """It is up, and has nothing to work on yet."""
+    """Reports that a task is ready and has no work yet."""
     await call.api.engine.submit(c.MarkWaiting(allocation=ref.id))
     return Empty()
 
@@ -238,7 +239,7 @@ def _need_member(allocation: Allocation, container: ContainerId) -> Container:
 
 
 async def step_marks(call: Call, allocation: Allocation) -> Empty:
-    """How far the run was at which moments, for the ledger. A mark carries the sum of its stops so far."""
+    """Stores the steps that the run had completed at each moment, for the ledger. A mark contains the sum of its stops so far."""
     request = await call.body(PostStepMarksRequest)
     marks = [
         StepMark(

@@ -1,4 +1,4 @@
-"""What pools, workspaces and experiments may cost, and what they have spent of it."""
+"""Limits on the cost of pools, workspaces and experiments, and what they have spent."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _GOING_ON = tuple(state for state in S if not state.gone)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bulk:
-    """An action; `states` are those in which it makes sense, which filters without states mean."""
+    """An action. `states`: the states in which it is possible, which filters without states select."""
 
     action: Action
     states: tuple[ExperimentState, ...]
@@ -121,7 +121,7 @@ async def _meant(
     project: int,
     states: tuple[ExperimentState, ...],
 ) -> list[int]:
-    """By id. With filters the ids do not count. Raises `InvalidInput` for more than a page of them."""
+    """The selected ids, sorted. With filters, `ids` have no effect. Raises `InvalidInput` for more than a page of them."""
     if filters is None:
         found = [int(id_) for id_ in sorted(set(ids))]
     else:
@@ -160,7 +160,7 @@ async def _as_whole(call: Call, bulk: _Bulk, trial: Trial) -> None:
 
 
 async def kill_runs(call: Call, _: None) -> KillRunsResponse:
-    """The others of the same search continue."""
+    """Kills runs. Other trials of the same search continue."""
     request = await call.body(KillRunsRequest)
 
     async def kill(trial: Trial) -> None:
@@ -187,7 +187,7 @@ async def move_runs(call: Call, _: None) -> KillRunsResponse:
 
 
 async def _alone_in(call: Call, trial: Trial) -> Experiment:
-    """Its experiment, of which it must be the only trial: what is done to that is done to all of them."""
+    """The experiment of the trial, which must be its only trial, because the action affects all of them."""
     experiment = await find_experiment(call.api, trial.experiment_id)
     page = await call.api.store.page_trials(TrialQuery(experiment_id=experiment.id, limit=0))
     if page.total > 1 or experiment.settings.searcher.get("name") != "single":

@@ -1,7 +1,7 @@
 """A checkpoint's files as one archive, packed while it is sent.
 
-The master reads storages that it can reach itself; one that only tasks see is named in the refusal. An uncompressed tar has a known
-length and can be asked for from any byte on (`Range`, with `If-Range`).
+The master reads storages that it can reach itself; a refusal names a storage that only tasks can reach. An uncompressed tar has a
+known length and can be requested from any byte on (`Range`, with `If-Range`).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ TAR = "application/x-tar"
 
 CHUNK_BYTES = 1024 * 1024
 CHUNKS_AHEAD = 8
-"""The packer waits for the network when it is so far ahead."""
+"""Chunks that the packer may be ahead of the network."""
 
 OLDEST_IN_ZIP = datetime(1980, 1, 1, tzinfo=UTC).timestamp()
 NEWEST_IN_ZIP = datetime(2107, 12, 31, tzinfo=UTC).timestamp()
-"""The format writes years in seven bits."""
+"""Latest time in a ZIP archive, which stores years in seven bits."""
 
 AVAILABLE = (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED)
 
@@ -87,14 +87,14 @@ async def verify(call: Call, checkpoint: Checkpoint) -> Verified:
 
 
 def no_files(checkpoint: Checkpoint) -> str:
-    """Why it has no files; empty where it should have them."""
+    """The reason why the checkpoint has no files; "" if it should have files."""
     if checkpoint.state in AVAILABLE:
         return ""
     return f"checkpoint '{checkpoint.uuid}' is {checkpoint.state.value}: it has no files"
 
 
 def _opened(access: StorageAccess, storage: Mapping[str, Any], uuid: str) -> OpenCheckpoint:
-    """The checkpoint, looked through: what will be refused is refused before the answer begins."""
+    """The opened checkpoint. Its files are listed first, so that a refusal precedes the beginning of the answer."""
     opened = access.storage(storage).open(uuid)
     try:
         opened.check()
@@ -113,7 +113,7 @@ async def _sent(call: Call, stored: OpenCheckpoint, kind: str) -> web.StreamResp
 
 
 async def _sent_tar(call: Call, stored: OpenCheckpoint) -> web.StreamResponse:
-    """A tar, whole or the part that is requested."""
+    """Sends a tar, or the requested part of it."""
     layout = await asyncio.to_thread(lambda: layout_of(_sendable(stored)))
     etag = f'"{layout.etag}"'
     start, stop = _wanted_part(call.request, etag, layout.size)
@@ -150,9 +150,10 @@ async def _written(
 
 
 def _wanted_part(request: web.Request, etag: str, size: int) -> tuple[int, int]:
-    """First byte and the one behind the last. Of what has changed since, and where no part is named, everything.
+    """The first byte of the requested part, and the byte after its last. It is everything if the checkpoint has changed, or if
+    no part is requested.
 
-    Raises HTTP 416 for a part that is not there.
+    Raises HTTP 416 for a part that does not exist.
     """
     if request.headers.get("If-Range", etag) != etag:
         return 0, size
@@ -227,7 +228,7 @@ FORMATS = (*sorted(PACKERS), TAR)
 
 
 def _format(accept: str) -> str:
-    """The first acceptable format. Raises HTTP 415 as the contract has it."""
+    """The first format in `accept` that is supported. Raises HTTP 415, as in the contract."""
     asked = [part.partition(";")[0].strip() for part in accept.split(",")]
     for name in asked:
         if name in FORMATS:
@@ -243,11 +244,11 @@ def _message(text: str) -> str:
 
 
 class _Abandoned(Exception):
-    """The caller stopped reading."""
+    """Raised when the caller has stopped reading."""
 
 
 class _Pipe(io.RawIOBase):
-    """What a packer in a thread writes to; the event loop takes the chunks from the other end."""
+    """A pipe from a packer in a thread to the event loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,7 +273,7 @@ class _Pipe(io.RawIOBase):
         self._put(None)
 
     def _put(self, chunk: bytes | None) -> None:
-        """Waits until there is room: a slow reader slows the packer down."""
+        """Adds a chunk, after waiting until there is room: a slow reader slows the packer down."""
         if self.abandoned:
             raise _Abandoned
         asyncio.run_coroutine_threadsafe(self.chunks.put(chunk), self._loop).result()

@@ -24,7 +24,7 @@ from resolute_master.store.base import CheckpointQuery, TrialQuery
 
 
 async def new_policy(api: ApiContext, experiment: Experiment, wanted: PatchCheckpointStorage) -> SetCheckpointPolicy:
-    """What is not given stays as it is."""
+    """The new policy of the experiment. Counts that `wanted` omits are unchanged."""
     found = await api.store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
     validations, metric = await validations_of(api, found), experiment.metric
     return SetCheckpointPolicy(
@@ -44,7 +44,8 @@ class _Counts:
 
 
 async def preview(call: Call, experiment: Experiment) -> web.Response:
-    """The names of the answer are those of the original's own records."""
+    """The checkpoints that garbage collection would remove with other counts. The names of the fields are those of the original's
+    records."""
     asked = call.query(_Counts)
     wanted = PatchCheckpointStorage(
         save_experiment_best=asked.save_experiment_best,

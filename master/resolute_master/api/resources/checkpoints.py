@@ -48,7 +48,7 @@ async def _reported_by(call: Call) -> AllocationRef:
 
 
 async def report(call: Call, allocation: AllocationRef) -> Empty:
-    """Keyed by the uuid: a repeat is harmless."""
+    """Reports a checkpoint. The uuid is the key, so a repeated report is harmless."""
     body = await call.body(WireCheckpoint)
     await call.api.engine.submit(
         ReportCheckpoint(
@@ -64,7 +64,7 @@ async def report(call: Call, allocation: AllocationRef) -> Empty:
 
 
 def _checked(body: WireCheckpoint) -> int:
-    """The steps that it was made at."""
+    """The number of steps of a reported checkpoint."""
     if body.state not in REPORTABLE:
         raise InvalidInput(f"state: {body.state} cannot be reported; report a checkpoint when it is complete")
     if any(size < 0 for size in body.resources.values()):
@@ -92,7 +92,7 @@ async def get_checkpoint(call: Call, checkpoint: Checkpoint) -> GetCheckpointRes
 
 
 async def set_metadata(call: Call, checkpoint: Checkpoint) -> PostCheckpointMetadataResponse:
-    """The user's metadata are replaced; the step count, which rules depend on, stays."""
+    """Replaces the metadata that the user gave. The number of steps, on which rules depend, stays."""
     body = (await call.body(PostCheckpointMetadataRequest)).checkpoint
     if body is None:
         raise InvalidInput("checkpoint: missing; send the checkpoint with its new metadata")
@@ -112,7 +112,7 @@ async def _all(call: Call, uuids: Iterable[str]) -> tuple[Checkpoint, ...]:
 
 
 async def patch(call: Call, _: tuple[Checkpoint, ...]) -> Empty:
-    """The files that are left, reported by the task that removed others."""
+    """Stores the list of the remaining files, which the task that removed the others reports."""
     body = await call.body(PatchCheckpointsRequest)
     for one in body.checkpoints:
         if one.resources is not None:
@@ -126,7 +126,7 @@ async def _deleted(call: Call) -> tuple[Checkpoint, ...]:
 
 
 async def delete(call: Call, checkpoints: tuple[Checkpoint, ...]) -> Empty:
-    """Answered when it is ordered; the files go afterwards."""
+    """Orders the deletion of checkpoints. The files are removed after the answer."""
     if not checkpoints:
         raise InvalidInput("checkpointUuids: name at least one checkpoint")
     await call.api.engine.submit(DeleteCheckpoints(uuids=tuple(c.uuid for c in checkpoints)))
@@ -138,7 +138,7 @@ async def _thinned(call: Call) -> tuple[Checkpoint, ...]:
 
 
 async def remove_files(call: Call, checkpoints: tuple[Checkpoint, ...]) -> Empty:
-    """Answered when the removal is ordered; the files are removed later, and then the checkpoint lists the rest."""
+    """Orders the removal of files. They are removed after the answer; then the checkpoint lists the rest."""
     if not checkpoints:
         raise InvalidInput("checkpointUuids: name at least one checkpoint")
     globs = (await call.body(CheckpointsRemoveFilesRequest)).checkpoint_globs

@@ -84,7 +84,7 @@ async def compare(call: Call, trials: Sequence[Trial]) -> web.Response:
 
 
 def data_points(reports: Iterable[MetricReport], names: Sequence[str]) -> tuple[DataPoint, ...]:
-    """As charts take them."""
+    """The points of a chart."""
     return tuple(
         DataPoint(
             batches=report.steps_completed or 0,
@@ -104,7 +104,7 @@ def _epoch(metrics: Mapping[str, Any]) -> float | None:
 
 
 def group_of(group: str | None, metric_type: MetricType) -> str:
-    """The one that the query of a single metric names. Raises `InvalidInput`."""
+    """The group in the query of a single metric. Raises `InvalidInput`."""
     if group:
         return group
     if metric_type not in GROUPS:
@@ -115,7 +115,7 @@ def group_of(group: str | None, metric_type: MetricType) -> str:
 
 
 def points(asked: int) -> int:
-    """Raises `InvalidInput` for a number that is none of points."""
+    """The number of points. Raises `InvalidInput` for a number out of range."""
     if asked and not 2 <= asked <= MAX_DATAPOINTS:
         raise InvalidInput(
             f"maxDatapoints: {asked} must be from 2 to {MAX_DATAPOINTS}; 0 means the default, {DATAPOINTS}"
@@ -124,7 +124,7 @@ def points(asked: int) -> int:
 
 
 def bounds(start: int, end: int) -> tuple[int | None, int | None]:
-    """Both ends are in; 0 is no bound. Raises `InvalidInput` for a range that holds nothing."""
+    """The first and the last step, both included; 0 is no bound. Raises `InvalidInput` for an empty range."""
     if start < 0 or end < 0:
         raise InvalidInput(f"startBatches, endBatches: {min(start, end)} must not be negative; 0 means no bound")
     if end and end < start:
@@ -133,7 +133,7 @@ def bounds(start: int, end: int) -> tuple[int | None, int | None]:
 
 
 def _names(query: CompareTrialsQuery) -> dict[str, tuple[str, ...]]:
-    """By group. Raises `InvalidInput` where nothing is requested."""
+    """The requested names, by group. Raises `InvalidInput` if there are none."""
     found: dict[str, list[str]] = {}
     for id_ in query.metric_ids:
         group, dot, name = id_.partition(".")

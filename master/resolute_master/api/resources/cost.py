@@ -49,7 +49,7 @@ from resolute_provisioner.model import Market, Offer
 from resolute_provisioner.offers import price_in_force, priced
 
 GROUPINGS = tuple(each.value for each in Grouping if each is not Grouping.TRIAL)
-"""Trials are shown with their experiment."""
+"""Values of `groupBy`. Trials are shown with their experiment."""
 
 FORMATS = ("json", "csv")
 
@@ -64,7 +64,7 @@ async def get_cost(call: Call, _: None) -> GetCostResponse | web.Response:
 
 
 async def cost_of(api: ApiContext, query: GetCostQuery) -> GetCostResponse:
-    """Whatever the format. Raises `InvalidInput` for what is asked wrongly."""
+    """The cost, for every format. Raises `InvalidInput` for an invalid query."""
     now = api.clock.now()
     _check_one_of("groupBy", query.group_by, GROUPINGS)
     since, until = moment("since", query.since, now), min(moment("until", query.until, now) or now, now)
@@ -117,7 +117,7 @@ async def trial_cost(api: ApiContext, trial: Trial) -> LedgerRow | None:
 
 
 async def _lines_of(api: ApiContext, trials: Sequence[Trial]) -> dict[str, Line]:
-    """By trial, without what else their machines did."""
+    """What each trial's slots were spent on, by trial."""
     runs = await runs_of(api.store, [trial.task_id for trial in trials])
     begun = [run.allocation.assigned_at for run in runs if run.allocation.assigned_at is not None]
     instances = await api.store.instances(since=min(begun)) if begun else ()
@@ -157,7 +157,7 @@ async def _jobs_of(api: ApiContext, runs: Iterable[Run]) -> dict[JobId, Job]:
 
 
 def _names(api: ApiContext, grouping: Grouping, jobs: Iterable[Job]) -> Mapping[str, str]:
-    """The names of the rows' keys."""
+    """Displayed names by the keys of the rows."""
     state = api.engine.state
     match grouping:
         case Grouping.USER:
@@ -179,7 +179,7 @@ def _rows(lines: Mapping[str, Line], names: Mapping[str, str]) -> tuple[CostRow,
 
 
 def _sources(api: ApiContext, instances: Iterable[Instance]) -> tuple[str, ...]:
-    """Where the prices in force of these machines' offers come from, as far as the pools still have the offers."""
+    """The sources of the prices of these machines' offers, as far as the pools still have the offers."""
     used = {(instance.pool, instance.offer_id) for instance in instances}
     found: set[str] = set()
     for name, pool in api.engine.pools.items():
@@ -191,8 +191,8 @@ def _sources(api: ApiContext, instances: Iterable[Instance]) -> tuple[str, ...]:
 
 
 def on_demand_prices(api: ApiContext) -> Callable[[Instance], float | None]:
-    """What a machine of the same type costs on demand: by an offer of its own pool, of another one, else by the table of list
-    prices of its cloud that is shipped."""
+    """The on-demand price of a machine of the same type: from an offer of its own pool, from one of another pool, or from the
+    shipped table of list prices of its cloud."""
     own: dict[tuple[str, str], float] = {}
     anywhere: dict[tuple[str, str], float] = {}
     for name, pool in sorted(api.engine.pools.items()):
@@ -220,7 +220,7 @@ def _listed(offer: Offer) -> float | None:
 
 
 def csv_of(answer: GetCostResponse) -> web.Response:
-    """A line a row, times in seconds, without a line of totals: a spreadsheet makes its own."""
+    """The cost as CSV, a line per row, times in seconds. There is no line of totals, because a spreadsheet computes its own."""
     text = io.StringIO()
     writer = csv.writer(text)
     numbers = [field.name for field in fields(LedgerRow) if field.name not in ("costs", "steps_lost")]

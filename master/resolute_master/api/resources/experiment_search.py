@@ -1,4 +1,4 @@
-"""A search's own calls: the lengths that it hands out to its trials, and where each of them is."""
+"""The calls of a search: the lengths that it assigns to its trials, and the progress of each."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _length(value: Any) -> int:
 
 
 async def show_search(call: Call, experiment: Experiment) -> GetSearchResponse:
-    """Also of an experiment that has ended."""
+    """The state of the search of an experiment, also of one that has ended."""
     if experiment.unmanaged:
         raise FailedPrecondition(f"experiment {experiment.id} is unmanaged: its trials are not chosen by the master")
     rows = await call.api.store.search_rows(experiment.id)
@@ -114,7 +114,7 @@ def _records(id_: ExperimentId, rows: tuple[SearchTrial, ...]) -> MemoryRecords:
 
 
 def _best(trials: list[SearchedTrial], *, smaller: bool) -> int | None:
-    """The earliest of those with the best metric."""
+    """The earliest trial with the best metric."""
     best: SearchedTrial | None = None
     for trial in trials:
         if trial.metric is not None and (best is None or better(trial.metric, best.metric or 0.0, smaller=smaller)):

@@ -77,7 +77,7 @@ async def list_experiments(call: Call, _: None) -> GetExperimentsResponse | web.
 
 
 async def _experiment_query(call: Call, asked: GetExperimentsQuery) -> ExperimentQuery | None:
-    """None when the filters leave nothing: unknown users, or ids that contradict each other."""
+    """The query of a list. None if the filters match nothing: unknown users, or ids that contradict each other."""
     owners = set(asked.user_ids)
     owners |= {user.id for user in (user_named(call.api, name) for name in asked.users) if user is not None}
     if (asked.users or asked.user_ids) and not owners:
@@ -107,7 +107,7 @@ async def _experiment_query(call: Call, asked: GetExperimentsQuery) -> Experimen
 
 
 async def _ids(call: Call, asked: Int32FieldFilter | None) -> tuple[int, ...] | None:
-    """Which ids the bounds leave; None is no bound at all."""
+    """The ids within the bounds; None without a bound."""
     if asked is None:
         return None
     bounds = (asked.gt, asked.gte, asked.lt, asked.lte)

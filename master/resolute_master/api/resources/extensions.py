@@ -1,4 +1,4 @@
-"""What goes beyond the contract: machines, decisions, the attempts at a trial."""
+"""Calls beyond the contract: machines, decisions, the attempts at a trial."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _attempt(run: Run, instances: dict[str, str]) -> TrialAllocation:
 
 
 def _request_notice(value: Allocation) -> PreemptionNotice | None:
-    """The notice that the run was asked to end for."""
+    """The notice that caused the preemption of the run."""
     request = value.preempt
     if request is None or request.notice is None:
         return None

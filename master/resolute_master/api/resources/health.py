@@ -28,7 +28,7 @@ from resolute_master.store.base import Store
 log = logging.getLogger(__name__)
 
 PING_S = 2.0
-"""A store that takes longer is not there: probes give up after a few seconds themselves."""
+"""Time after which the store counts as unavailable, because probes stop waiting after a few seconds."""
 
 
 async def store_health(store: Store, *, within_s: float = PING_S) -> PartHealth:
@@ -47,7 +47,7 @@ async def store_health(store: Store, *, within_s: float = PING_S) -> PartHealth:
 
 
 async def readiness(serving: Serving) -> Readiness:
-    """Every part that a request needs, and all of them together."""
+    """Readiness of each part that a request needs, and of all of them together."""
     working = serving.stage is Stage.SERVING
     stopped = serving.context.engine.stopped
     parts = {
@@ -64,7 +64,8 @@ async def ready(serving: Serving) -> web.Response:
 
 
 async def health(serving: Serving) -> web.Response:
-    """As the contract has it. The resource manager is a part of this process: it works as long as its engine does."""
+    """Health of the master, as in the contract. The resource manager is part of this process: it works as long as the engine
+    does."""
     parts = (await readiness(serving)).parts
     database = _status(parts["store"].ok)
     manager = _status(parts["engine"].ok)

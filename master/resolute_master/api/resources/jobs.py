@@ -64,7 +64,7 @@ def _pool_names(api: ApiContext, asked: str | None) -> tuple[PoolName, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What the list is made from, as it was at one moment: in another thread, for it looks at every job."""
+    """The state from which a list is made, at one moment. Another thread reads it, because the list examines every job."""
 
     snapshots: Mapping[PoolName, PoolSnapshot]
     jobs: Mapping[JobId, Job]
@@ -72,16 +72,16 @@ class _Seen:
     experiments: Mapping[ExperimentId, Experiment]
     users: Mapping[UserId, User]
     holds: Mapping[PoolName, str]
-    """The budget that nothing of the pool may start for, or empty."""
+    """The budget that stops all starts in the pool, by pool; "" for none."""
     decides: Decides
-    """What a pool decides."""
+    """Computes the decision of a pool."""
 
     def experiment(self, job: Job) -> Experiment | None:
         return None if job.experiment_id is None else self.experiments.get(job.experiment_id)
 
 
 async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[WireJob, ...], Pagination]:
-    """By jobs ahead, then id."""
+    """A page of jobs, sorted by jobs ahead, then id."""
     engine = api.engine
     if query.limit < 0:
         raise InvalidInput(f"limit: {query.limit} must not be negative; 0 means the default, {DEFAULT_PAGE}")
@@ -99,7 +99,7 @@ async def page_of_queue(api: ApiContext, query: GetJobsQuery) -> tuple[tuple[Wir
 
 
 def _page(seen: _Seen, query: GetJobsQuery, orders: QueueOrders) -> tuple[tuple[WireJob, ...], Pagination]:
-    """The queues are in order; the state of a job is determined for the page only, unless the query filters by state."""
+    """A page of the sorted queues. The state of a job is determined for the page only, unless the query filters by state."""
     queues = {pool: orders.of(pool, snapshot) for pool, snapshot in seen.snapshots.items()}
     standing = _Standings(seen, {pool: queue.order for pool, queue in queues.items()})
     rows = _rows(seen, query, queues, standing)
@@ -116,7 +116,7 @@ def _page(seen: _Seen, query: GetJobsQuery, orders: QueueOrders) -> tuple[tuple[
 
 
 def _rows(seen: _Seen, query: GetJobsQuery, queues: Mapping[PoolName, PoolQueue], standing: _Standings) -> list[Row]:
-    """All places that are listed, by pool; the jobs that wait in no order first."""
+    """The places of all listed jobs, by pool; jobs in no order come first."""
     others: dict[PoolName, list[Row]] = {}
     in_no_order = seen.jobs.keys() - frozenset[JobId]().union(*(queue.own for queue in queues.values()))
     for job in yielding(seen.jobs[id_] for id_ in in_no_order):
@@ -159,13 +159,13 @@ class _Standings:
 
 
 def _without_pool(job: Job, experiment: Experiment | None) -> JobStanding | None:
-    """Where all pools were requested, the configuration has no more the one of a job that is in none of them."""
+    """The standing of a job in no configured pool. Its pool was removed from the configuration."""
     active = experiment is None or experiment.state is ExperimentState.ACTIVE
     return standing_without_pool(job.id) if active else None
 
 
 def _reasons(seen: _Seen, rows: Sequence[tuple[Job, JobStanding | None]]) -> dict[JobId, str]:
-    """The reasons of the rows of which nothing runs, as in `explain`. It takes at most two decisions for each pool."""
+    """Reasons why jobs of these rows do not run, as in `explain`. It takes at most two decisions per pool."""
     reasons: dict[JobId, str] = {}
     waiting: dict[PoolName, list[JobId]] = {}
     for job, standing in rows:
@@ -222,7 +222,7 @@ class _StatsQuery:
 
 
 async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
-    """Empty for a pool that does not exist."""
+    """Statistics of the queues of pools. A pool that does not exist has none."""
     asked = call.query(_StatsQuery).resource_pools
     names = [name for name in asked or sorted(call.api.engine.pools) if PoolName(name) in call.api.engine.pools]
     snapshots = [(name, call.api.engine.snapshot(PoolName(name))) for name in names]
@@ -237,7 +237,7 @@ async def stats(call: Call, _: None) -> GetJobQueueStatsResponse:
 
 
 async def update(call: Call, _: None) -> Empty:
-    """Each change by itself; the error lists the refused ones together, the others are made, and the answer lists them."""
+    """Makes each change separately. If some are refused, the others are made, and the error names each refused one."""
     request = await call.body(UpdateJobQueueRequest)
     refused: list[str] = []
     forbidden = 0
@@ -259,7 +259,7 @@ async def update(call: Call, _: None) -> Empty:
 
 
 async def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
-    """Empty texts are how some clients leave a field out. Raises `ResoluteError`."""
+    """The command of a change. Empty texts count as absent, because some clients send them. Raises `ResoluteError`."""
     ahead_of, behind_of, pool = control.ahead_of or None, control.behind_of or None, control.resource_pool or None
     if sum(v is not None for v in (control.priority, control.weight, pool, ahead_of, behind_of)) != 1:
         raise InvalidInput("set exactly one of priority, weight, resourcePool, aheadOf, behindOf")
@@ -276,7 +276,7 @@ async def _command(api: ApiContext, control: QueueControl) -> UpdateJob:
 
 
 async def _keeping_pool(api: ApiContext, job: Job, name: str) -> PoolName:
-    """As at the submission: a pool that keeps what the job saves."""
+    """The pool, which must keep the checkpoints of the job, as at its submission."""
     pool = PoolName(api.config.pool(name, key="resourcePool").pool_name)
     if job.experiment_id is not None:
         storage = (await find_experiment(api, job.experiment_id)).config.get("checkpoint_storage") or {}

@@ -1,4 +1,4 @@
-"""The books of the cluster: where the paid time of each machine went, and what each interruption cost."""
+"""The ledger of the cluster: what the paid time of each machine was spent on, and the cost of each interruption."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _instance_row(instance: Instance, line: Line) -> InstanceLedger:
 
 
 def shown(line: Line, steps_lost: int = 0) -> LedgerRow:
-    """As it goes out: slot-seconds by what they were spent on, and what they cost."""
+    """A row of the answer: slot-seconds by what they were spent on, and their cost."""
     booking = line.booking
     unknown = booking.paid_s > 0 and line.cost_unknown_s >= booking.paid_s
     return LedgerRow(

@@ -1,4 +1,4 @@
-"""Which trials work with which checkpoints, and what they report."""
+"""Which trials use which checkpoints, and what they report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _reporting(call: Call) -> Trial:
 
 
 async def report(call: Call, trial: Trial) -> ReportTrialSourceInfoResponse:
-    """A repetition changes nothing."""
+    """Records the checkpoint that a trial uses. A repeated request changes nothing."""
     info = (await call.body(ReportTrialSourceInfoRequest)).trial_source_info
     if info.model_id is not None or info.model_version is not None:
         raise FailedPrecondition("modelId: there is no model registry yet; name the checkpoint alone")
@@ -38,7 +38,7 @@ async def report(call: Call, trial: Trial) -> ReportTrialSourceInfoResponse:
 
 
 async def metrics(call: Call, checkpoint: Checkpoint) -> GetTrialMetricsByCheckpointResponse:
-    """By trial, then step."""
+    """The metrics of the trials that use the checkpoint, by trial and step."""
     query = call.query(GetTrialMetricsByCheckpointQuery)
     wanted = query.trial_source_info_type
     trials = {

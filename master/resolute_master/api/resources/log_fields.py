@@ -1,4 +1,4 @@
-"""The values that lines of a log have, by which it can be filtered; as a stream, for a log that is followed."""
+"""The values by which a log can be filtered; as a stream, for a log that is followed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _of_task(found: LogFields) -> TaskLogsFieldsResponse:
 
 
 async def _values(call: Call, task: TaskId, trial: Trial, item: Item, *, follow: bool) -> AsyncGenerator[object, None]:
-    """A first message of what is there, and then what comes new, until the trial or the reader ends."""
+    """A message with the present values, then messages with new ones, until the trial ends or the reader disconnects."""
     with call.api.reporting.watch_logs((task,)) as news, call.api.engine.watch("trial", trial.id) as moves:
         known, begun, over = LogFields(), False, False
         while True:

@@ -22,7 +22,7 @@ from resolute_master.domain.user import User
 
 
 async def login(call: Call, _: None) -> web.Response:
-    """Answer and response time do not distinguish an unknown user from a wrong password."""
+    """Logs in. The answer and its time do not distinguish an unknown user from a wrong password."""
     request = await call.body(LoginRequest)
     if not request.username:
         raise InvalidInput("username: must not be empty; give the name of a user")
@@ -41,7 +41,7 @@ async def login(call: Call, _: None) -> web.Response:
 
 
 async def _proven(call: Call, request: LoginRequest) -> User:
-    """The user whose password it is. Raises `Unauthenticated`, and `LimitExceeded` after too many failures."""
+    """The user with this password. Raises `Unauthenticated`, and `LimitExceeded` after too many failures."""
     api, address = call.api, call.api.addresses.of(call.request)
     attempt = await api.logins.begin(request.username, address, api.clock)
     right: bool | None = None
@@ -68,7 +68,7 @@ async def logout(call: Call, _: None) -> web.Response:
 
 
 async def me(call: Call, _: None) -> web.Response:
-    """A page that has only the cookie finds the token of its session here."""
+    """The caller. A header of the answer contains the form token of the session, for a page that has only the cookie."""
     answer = json_response(GetMeResponse(user=render_users.user(call.caller.user)))
     if call.caller.session is not None:
         answer.headers[cross_site.HEADER] = call.api.tokens.form_token(call.caller.session)

@@ -91,7 +91,7 @@ def _query(call: Call, task: TaskId) -> LogQuery:
 async def lines_of(
     call: Call, query: LogQuery, trial: Trial, item: Item, *, follow: bool
 ) -> AsyncGenerator[object, None]:
-    """Each line as `item` shows it. With `follow`, those that are still to come too, until the trial or the reader ends."""
+    """The lines in the form of `item`. With `follow`, also later ones, until the trial ends or the reader disconnects."""
     if query.descending:
         for record in await call.api.store.logs(query):
             yield item(record)
@@ -126,7 +126,7 @@ async def _newest(call: Call, query: LogQuery) -> int:
 
 
 def is_over(call: Call, trial: Trial) -> bool:
-    """Whether nothing more will run for it; the engine holds in memory only what may continue."""
+    """Whether no further run of the trial will start. The engine holds only trials that may continue in memory."""
     now = call.api.engine.state.get(Trial, trial.id)
     return now is None or now.state.gone
 
@@ -136,7 +136,7 @@ def _page(query: LogQuery, last: int, left: int | None) -> LogQuery:
 
 
 async def first_of(*watches: Watch) -> None:
-    """Until one of them wakes, or the time to look around has come."""
+    """Waits until one of the watches changes, or until the next check is due."""
     waiting = [asyncio.ensure_future(watch.changed()) for watch in watches]
     try:
         await asyncio.wait(waiting, timeout=LISTENER_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
@@ -178,7 +178,7 @@ async def _store(call: Call, posted: PostedLines) -> None:
 
 
 def _pieces(lines: Sequence[Line | TaskLog]) -> Iterable[tuple[Line | TaskLog, str]]:
-    """Each line as it is shown: a longer one continues as the next, as on a machine of ours. An empty one stays one."""
+    """The lines as they are stored. The rest of a line that is too long becomes the next line. An empty line stays one."""
     texts = [line.log for line in lines]
     return zip(lines, texts, strict=True) if max(map(len, texts)) <= MAX_LINE_LENGTH else _cut(lines)
 

@@ -74,7 +74,8 @@ async def config(call: Call, _: None) -> GetMasterConfigResponse:
 
 
 async def change_config(call: Call, _: None) -> Empty:
-    """Level and colours of the log, until the master's next start. Nothing else can change while it runs."""
+    """Changes the level and the colours of the log until the master's next start. No other setting can change while the master
+    runs."""
     request = await call.body(PatchMasterConfigRequest)
     paths = set(request.field_mask.paths if request.field_mask else ())
     unknown = sorted(paths - CHANGEABLE)

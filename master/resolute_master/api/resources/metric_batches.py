@@ -1,4 +1,4 @@
-"""Many reports of one trial in one request (an extension): what a task reports a thousand times a second costs little.
+"""Many reports of one trial in one request (an extension), for tasks that report a thousand times a second.
 
 POST /api/v1/trials/{trialId}/metrics/batch
 {"group": "training", "trialRunId": 1, "reports": [{"stepsCompleted": 7, "metrics": {"loss": 0.5}, "reportTime": "..."}]}
@@ -26,7 +26,7 @@ from resolute_master.domain.trial import Trial
 from resolute_master.store.base import MetricOutcome
 
 MAX_REPORTS = 5_000
-"""Reports in one request: more gain nothing, and the others would wait for it."""
+"""Reports in one request. Larger requests gain nothing, and would delay other callers."""
 
 Steps = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEPS)]
 
@@ -48,11 +48,12 @@ class MetricBatch(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 _decoder = msgspec.json.Decoder(MetricBatch)
-"""Typed: one pass over the body, and no look at each value in Python."""
+"""A typed decoder: one pass over the body, without a step in Python for each value."""
 
 
 async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
-    """Answered when all are durable. Repeats are harmless; a report with other values than before is not stored and named."""
+    """Stores reports and answers when all are durable. Repeats are harmless. A report that differs from an earlier one is not
+    stored; the answer names it."""
     raw = await call.raw()
     try:
         batch = _decoder.decode(raw)
@@ -86,7 +87,7 @@ async def report_batch(call: Call, trial: Trial) -> MetricBatchStored:
 
 
 def _timed(reports: list[BatchedReport]) -> list[BatchedReport]:
-    """With times in UTC. Raises `InvalidInput` for one that is not taken."""
+    """The reports with times in UTC. Raises `InvalidInput` for an invalid time."""
     if all(is_settled(report.report_time) for report in reports):
         return reports
     return [

@@ -1,4 +1,4 @@
-"""What the trials of an experiment report, as streams: a first look at all of it, then now and then what has come since.
+"""Reports of the trials of an experiment, as streams: first all present ones, then at intervals the new ones.
 
 Each ends when its experiments have ended and all reports were sent, or when the caller disconnects.
 """
@@ -50,16 +50,16 @@ SAMPLED_TRIALS = 25
 """Default size of a sample."""
 
 MAX_MARGIN = 1_000
-"""Batches before and after those of a snapshot in which a report counts as one of them."""
+"""Batches before and after a snapshot within which a report belongs to it."""
 
 LISTENER_CHECK_S = 10.0
 """Interval at which a stream without news checks its client."""
 
 TRIALS_AT_ONCE = 200
-"""Trials whose chunks are read in one look into the store."""
+"""Trials whose chunks are read in one query."""
 
 Look = Callable[[], Awaitable[object | None]]
-"""What is news since the last look; None when nothing is."""
+"""Returns what is new since the last call; None if nothing is."""
 
 
 class _Metric(Protocol):
@@ -93,7 +93,7 @@ def _period(asked: int) -> float:
 async def _repeated(
     call: Call, experiments: Sequence[Experiment], look: Look, period_s: float
 ) -> AsyncGenerator[object, None]:
-    """The news of each look. When all experiments have ended there is one look more, at once."""
+    """What is new at each poll. When all experiments have ended, one more poll follows at once."""
     with ExitStack() as stack:
         moves = [stack.enter_context(call.api.engine.watch("experiment", one.id)) for one in experiments]
         while True:
@@ -111,13 +111,13 @@ async def _repeated(
 
 
 def _are_over(call: Call, experiments: Sequence[Experiment]) -> bool:
-    """Whether nothing more will be reported; the engine holds in memory only what may continue."""
+    """Whether no further reports will arrive. The engine holds only experiments that may continue in memory."""
     now = (call.api.engine.state.get(Experiment, one.id) for one in experiments)
     return all(one is None or one.state.gone for one in now)
 
 
 async def _first(watches: Sequence[Watch], timeout_s: float) -> None:
-    """Until one of them wakes, or the time is up."""
+    """Waits until one of the watches changes, or until the timeout."""
     waiting = [asyncio.ensure_future(watch.changed()) for watch in watches]
     try:
         await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -233,7 +233,7 @@ async def snapshot(call: Call, experiment: Experiment) -> web.StreamResponse:
 
 @dataclass(slots=True, kw_only=True)
 class _Sent:
-    """What the reader of a sample knows: the trials in it, and up to which step it has the points of each."""
+    """What was sent to the reader of a sample: its trials, and the step up to which the points of each were sent."""
 
     trials: set[int] = field(default_factory=set)
     last: dict[int, int] = field(default_factory=dict)

@@ -40,13 +40,13 @@ SYSTEM_GROUPS = frozenset({"gpu", "cpu", "memory", "disk", "network"})
 """Measurements of the machine: keyed by their time, not by a step."""
 EPOCHS = ("epoch", "epochs")
 BATCH = 1000
-"""Reports a line of the stream."""
+"""Reports per line of the stream."""
 MAX_STEPS = 2**53
 """The largest count that every client reads exactly."""
 
 
 async def report(call: Call, trial: Trial) -> Empty:
-    """Answered when the report is durable. A repeat is harmless; another value for the same step is refused."""
+    """Stores a report and answers when it is durable. A repeat is harmless; a different value for the same step is refused."""
     sent = decode_report(await call.raw())
     request = sent if sent is not None else await call.body(ReportTrialMetricsRequest)
     _check(request)
@@ -97,7 +97,7 @@ def _check(request: ReportTrialMetricsRequest | SentReport) -> None:
 
 
 async def _trials(call: Call) -> tuple[Trial, ...]:
-    """Those that the query names, each found before the stream begins."""
+    """The trials of the query, each found before the stream begins."""
     ids = call.query(GetMetricsQuery).trial_ids
     if not ids:
         raise InvalidInput("trialIds: name at least one trial")
@@ -136,7 +136,7 @@ async def _stream(call: Call, trials: Sequence[Trial], group: str, item: Item) -
 
 
 async def _batches(call: Call, trials: Sequence[TrialId], group: str) -> AsyncGenerator[Numbered, None]:
-    """By trial, then step; never an empty line. Those of small trials share one."""
+    """Reports by trial and step, in batches that are never empty. Reports of small trials share one."""
     number = 1
     waiting: list[MetricReport] = []
     for trial in trials:

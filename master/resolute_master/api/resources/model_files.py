@@ -45,7 +45,7 @@ async def file(call: Call, experiment: Experiment) -> web.Response:
 
 
 async def _archive(call: Call, experiment: Experiment) -> bytes:
-    """Empty for an experiment without code."""
+    """The archive of the experiment's code; empty for an experiment without code."""
     if not experiment.context_hash:
         return b""
     archive = await call.api.store.get_context(experiment.context_hash)
@@ -61,7 +61,7 @@ def _opened(archive: bytes) -> Iterator[Iterator[tarfile.TarInfo]]:
 
 
 def tree_of(archive: bytes) -> GetModelDefTreeResponse:
-    """Directories and files by name, directories first. For a thread: the archive is read through."""
+    """The tree of an archive: by name, directories first. Call it in a thread, because it reads the whole archive."""
     children: dict[PurePosixPath, dict[PurePosixPath, tarfile.TarInfo | None]] = {PurePosixPath("."): {}}
     if archive:
         with _opened(archive) as members:
@@ -99,7 +99,8 @@ def _node(
 
 
 def content_of(archive: bytes, path: str) -> bytes | None:
-    """None when the archive has no such file. For a thread: the archive is read up to the file."""
+    """The content of a file in the archive; None if there is no such file. Call it in a thread, because it reads the archive up
+    to the file."""
     if not archive:
         return None
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as opened:

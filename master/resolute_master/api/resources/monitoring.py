@@ -1,4 +1,4 @@
-"""What Prometheus reads: the metrics, and where the agents' machines are.
+"""Calls for Prometheus: the metrics, and the addresses of the agents' machines.
 
 - `/metrics`                   everything; `/prom/det-state-metrics` and `/debug/prom/metrics` are the contract's paths to the same
 - `/prom/det-http-sd-config`   the machines of connected agents, for Prometheus's service discovery over HTTP
@@ -39,7 +39,7 @@ async def metrics(api: ApiContext, request: web.Request) -> web.Response:
 
 
 async def targets(api: ApiContext, request: web.Request) -> web.Response:
-    """One group of one target per connected agent with a known address."""
+    """One target group per connected agent with a known address."""
     asked = request.query.get("port", str(EXPORTER_PORT))
     if not (asked.isascii() and asked.isdigit() and len(asked) <= 5 and 0 < int(asked) < 65536):
         raise InvalidInput(

@@ -79,7 +79,7 @@ METHODS_BY_PATH = {
     "/resources/allocation/aggregated": "GET",
     "/resources/allocation/allocations-csv": "GET",
 }
-"""Without those of the original's enterprise edition: clients detect the edition by a 404 there."""
+"""Methods by path, without the calls of the original's enterprise edition: clients detect the edition by a 404."""
 
 
 async def refuse(call: Call, _: None) -> NoReturn:

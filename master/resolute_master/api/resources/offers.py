@@ -1,4 +1,4 @@
-"""What an elastic pool may buy, and what was learnt of it."""
+"""The offers of an elastic pool, and what the master has learnt about them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def _elastic_pool(call: Call) -> PoolScaling | PoolName:
 
 
 async def pool_offers(call: Call, pool: PoolScaling | PoolName) -> GetPoolOffersResponse:
-    """A pool whose machines are not bought has none."""
+    """The offers of a pool. A pool that is not elastic has none."""
     engine, now = call.api.engine, call.api.clock.now()
     if not isinstance(pool, PoolScaling):
         return GetPoolOffersResponse(pool=pool, now=now)

@@ -20,10 +20,10 @@ async def _pool(call: Call) -> PoolPolicy:
 
 
 async def pool_advice(call: Call, pool: PoolPolicy) -> GetPoolAdviceResponse:
-    """Waits a moment for an answer that is being made, and says so when that was not enough."""
+    """Advice for a pool. If it is being computed, the call waits for a limited time; the answer tells when that did not suffice."""
     api = call.api
     return await api.advices.of_pool(api.engine, api.store, pool, api.clock)
 
 
 ROUTES = (Route("GET", "/api/v1/resource-pools/{poolName}/advice", Action.VIEW, _pool, pool_advice),)
-"""The same for every caller: it names no job of any user."""
+"""The answer is the same for every caller, because it contains no job of any user."""

@@ -23,7 +23,7 @@ Request = BindRPToWorkspaceRequest | UnbindRPFromWorkspaceRequest | OverwriteRPW
 
 
 async def _pool(call: Call) -> PoolName:
-    """The one in the path counts."""
+    """The pool in the path. Raises `NotFound`."""
     name = PoolName(call.text("resourcePoolName"))
     if name not in call.api.engine.pools:
         raise NotFound("resource pool", name)
@@ -31,7 +31,7 @@ async def _pool(call: Call) -> PoolName:
 
 
 async def _bindable(call: Call) -> PoolName:
-    """A default pool is refused to every caller, so that this check precedes the one of rights."""
+    """The pool in the path, to be bound. A default pool is refused to every caller, so this check precedes the check of rights."""
     pool = await _pool(call)
     shape = BindRPToWorkspaceRequest if call.request.method == "POST" else OverwriteRPWorkspaceBindingsRequest
     try:

@@ -85,7 +85,7 @@ def show_pool(snapshot: PoolSnapshot, config: MasterConfig) -> ResourcePool:
 
 
 def _running(snapshot: PoolSnapshot, agents: Iterable[Agent]) -> list[Container]:
-    """Containers that hold a place on these agents now."""
+    """Running containers on these agents."""
     here = {agent.id for agent in agents}
     containers = (
         container for allocation in yielding(snapshot.allocations.values()) for container in allocation.containers

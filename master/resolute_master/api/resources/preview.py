@@ -1,4 +1,4 @@
-"""What a search would do, without doing it."""
+"""A preview of a search."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resolute_master.searcher.methods import make
 
 
 async def preview(call: Call, _: None) -> PreviewHPSearchResponse:
-    """How many trials train how far. Results decide which ones, and hardly how many."""
+    """Previews how many trials train for how long. Results determine which trials continue, and barely affect how many."""
     request = await call.body(PreviewHPSearchRequest)
     if not request.config:
         raise InvalidInput("config: missing; send the experiment configuration")
@@ -41,14 +41,14 @@ async def preview(call: Call, _: None) -> PreviewHPSearchResponse:
 
 
 def _unit(searcher: Mapping[str, Any], units: int | None) -> SearchUnit:
-    """Without a length the training code decides alone."""
+    """The length of one trial in the preview. Without a length, the training code determines it."""
     if units is None:
         return SearchUnit(max_length=True)
     return SearchUnit(name=_counts(searcher), value=units, max_length=False)
 
 
 def _counts(searcher: Mapping[str, Any]) -> str:
-    """What lengths count."""
+    """The unit of lengths."""
     if searcher.get("max_time") is not None and searcher.get("time_metric"):
         return str(searcher["time_metric"])
     length = searcher.get("max_length") or searcher.get("length_per_round")

@@ -50,13 +50,13 @@ archive, unarchive = _archive(True), _archive(False)
 
 
 async def delete(call: Call, project: Project) -> DeleteProjectResponse:
-    """It goes when the last of its experiments is deleted; until then its state says how far it is."""
+    """Deletes a project. It is removed when its last experiment is deleted; until then its state shows the progress."""
     await call.api.engine.submit(DeleteProject(project=project.id))
     return DeleteProjectResponse(completed=call.api.engine.state.get(Project, project.id) is None)
 
 
 async def move(call: Call, project: Project) -> Empty:
-    """The project in the path counts."""
+    """Moves the project of the path. A project in the body has no effect."""
     wanted = await call.body(MoveProjectRequest)
     workspace = workspaces.need_workspace(call.api.engine.state, wanted.destination_workspace_id)
     await allow(call, Action.CREATE_PROJECT, workspace)
@@ -68,7 +68,7 @@ async def move(call: Call, project: Project) -> Empty:
 
 
 async def put_notes(call: Call, project: Project) -> PutProjectNotesResponse:
-    """The project in the path counts."""
+    """Replaces the notes of the project of the path. A project in the body has no effect."""
     wanted = await call.body(PutProjectNotesRequest)
     await call.api.engine.submit(SetProjectNotes(project=project.id, notes=_checked(wanted.notes)))
     return PutProjectNotesResponse(notes=shown_notes(_now(call, project)))

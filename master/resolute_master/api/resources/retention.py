@@ -1,4 +1,4 @@
-"""How long logs are kept, and the removal of those that were kept long enough."""
+"""The retention of logs, and the removal of expired logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resolute_master.store.base import ExperimentQuery, TrialQuery
 
 FOR_EVER = -1
 PAGE = 100
-"""Experiments looked at in one go."""
+"""Experiments that are read at once."""
 
 ENDED = tuple(state for state in ExperimentState if state.terminal)
 
@@ -45,7 +45,7 @@ async def remaining_days(call: Call, trial: Trial) -> GetTrialRemainingLogRetent
 
 
 async def clean_up(call: Call, _: None) -> CleanupLogsResponse:
-    """Trial by trial, so that no transaction is long; the next clean-up completes one that was interrupted."""
+    """Removes expired logs one trial at a time, so that transactions are short. The next clean-up completes an interrupted one."""
     now = call.api.clock.now()
     removed = 0
     async for trial in _ended_trials(call.api):
@@ -72,7 +72,8 @@ def is_due(trial: Trial, now: datetime, *, cluster_days: int) -> bool:
 
 
 def days_left(trial: Trial, now: datetime, *, cluster_days: int) -> int:
-    """Started days count in full, from the end of the trial; the trial's setting takes precedence over the cluster's."""
+    """Days until the log is removed, rounded up, from the end of the trial. The trial's setting takes precedence over the
+    cluster's."""
     days = cluster_days if trial.log_retention_days is None else trial.log_retention_days
     if days == FOR_EVER or trial.ended_at is None:
         return days

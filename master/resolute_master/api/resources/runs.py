@@ -1,4 +1,4 @@
-"""Runs: announced by each process of a trial, and their metadata. A run has the id of its trial."""
+"""Runs, which each process of a trial prepares, and their metadata. A run has the id of its trial."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ async def _announced(call: Call) -> Trial:
 
 
 async def start(call: Call, _: Trial) -> RunPrepareForReportingResponse:
-    """The same storage gets the same number, each time and in each run."""
+    """Prepares a run for reports. The answer has the number of its storage, which is the same for equal storages."""
     request = await call.body(RunPrepareForReportingRequest)
     return RunPrepareForReportingResponse(storage_id=storage_number(request.checkpoint_storage))
 
 
 def storage_number(storage: Mapping[str, Any]) -> int:
-    """A number for a storage configuration that depends on nothing but its content; positive, 31 bits."""
+    """A positive number of 31 bits that depends only on the content of a storage configuration."""
     text = msgspec.json.encode(storage, order="deterministic")
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1 or 1
 
@@ -51,7 +51,7 @@ async def get_metadata(call: Call, trial: Trial) -> GetRunMetadataResponse:
 
 
 async def set_metadata(call: Call, trial: Trial) -> PostRunMetadataResponse:
-    """Replaced as a whole."""
+    """Replaces the metadata of a run."""
     request = await call.body(PostRunMetadataRequest)
     check_metadata(request.metadata)
     await call.api.engine.submit(SetRunMetadata(trial=trial.id, metadata=request.metadata))
@@ -59,13 +59,13 @@ async def set_metadata(call: Call, trial: Trial) -> PostRunMetadataResponse:
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> None:
-    """Raises `InvalidInput` for what is larger or deeper than metadata may be."""
+    """Raises `InvalidInput` for metadata that exceed the limits of size or depth."""
     if _count(metadata, "metadata", 1) > MAX_KEYS:
         raise InvalidInput(f"metadata: has more than {MAX_KEYS} keys; keep large values in files")
 
 
 def _count(value: Any, where: str, depth: int) -> int:
-    """How many keys there are in it."""
+    """Number of keys, including nested ones."""
     if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
         raise InvalidInput(f"{where}: has {len(value)} characters, over the limit of {MAX_TEXT_LENGTH}")
     if isinstance(value, list) and len(value) > MAX_ARRAY_LENGTH:

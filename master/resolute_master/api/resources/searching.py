@@ -1,4 +1,4 @@
-"""Experiments and runs by the filter language of the contract, the columns that it knows, and what these hold."""
+"""Searches for experiments and runs in the filter language of the contract, its columns, and their values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MAX_FILTER_LENGTH = 100_000
 
 
 def search_query(api: ApiContext, asked: SearchExperimentsRequest | SearchRunsRequest, table: Table) -> SearchQuery:
-    """The query to the store. Raises `InvalidInput` with the place of what is wrong."""
+    """The query to the store. Raises `InvalidInput` with the position of the error."""
     if asked.limit < 0:
         raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 means no limit")
     if len(asked.filter) > MAX_FILTER_LENGTH:
@@ -212,7 +212,7 @@ async def metric_ranges(call: Call, project: Project) -> GetProjectNumericMetric
 
 
 async def metadata_values(call: Call, project: Project) -> GetMetadataValuesResponse:
-    """The texts under the key, and those in lists there. Names of nested keys have dots between them, as hyperparameters do."""
+    """The texts under the key, including those in lists. Names of nested keys are joined by dots, as in hyperparameters."""
     first, *inner = searchable(call.text("key"), "key").split(".")
     found = await call.api.store.run_metadata(project.id, first)
     return GetMetadataValuesResponse(values=tuple(sorted({t for each in found for t in _texts(each, (first, *inner))})))

@@ -1,4 +1,4 @@
-"""Tasks: what they hold, their attempts, their code."""
+"""Tasks: their slots, their attempts, their code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from resolute_master.event_loop import yielding
 
 
 async def list_tasks(call: Call, _: None) -> web.Response:
-    """Everything that waits for slots or holds some."""
+    """All allocations that are pending or hold slots."""
     state, pools = call.api.engine.state, call.api.engine.pools
     allocations, agents, jobs = state.listed(Allocation), state.listed(Agent), state.listed(Job)
     return await rendered(lambda: _tasks(allocations, agents, jobs, pools))
@@ -57,7 +57,7 @@ def _tasks(
 
 
 async def legacy_tasks(call: Call, _: None) -> web.Response:
-    """The same by the original's older path, which scripts ask: a map by allocation, in the names of its own records."""
+    """The allocations by the original's older path, which scripts use: a map by allocation with the field names of its records."""
     state, pools = call.api.engine.state, call.api.engine.pools
     allocations, agents, jobs = state.listed(Allocation), state.listed(Agent), state.listed(Job)
 
@@ -69,7 +69,7 @@ async def legacy_tasks(call: Call, _: None) -> web.Response:
 
 
 async def find_task(api: ApiContext, task: TaskId) -> Trial:
-    """Raises `NotFound` for what is no task of this cluster."""
+    """The trial of a task. Raises `NotFound` for an unknown task."""
     trial = await find_trial_of(api, task)
     if trial is None:
         raise NotFound("task", task)

@@ -1,4 +1,4 @@
-"""Templates: pieces of configuration with a name."""
+"""Templates: named parts of configurations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _check_name(name: str) -> None:
 
 
 async def list_templates(call: Call, _: None) -> GetTemplatesResponse:
-    """By name."""
+    """The templates, by name."""
     query = call.query(GetTemplatesQuery)
     part = (query.name or "").lower()
     found = [
@@ -79,13 +79,13 @@ async def create(call: Call, _: None) -> PostTemplateResponse:
 
 
 async def create_named(call: Call, name: str) -> WireTemplate:
-    """A new one of the message in the body."""
+    """Creates a template from the message in the body."""
     return await _put(call, name, replace=False)
 
 
 async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
-    """An existing template may be changed by the callers with that right; the change is refused if it was created or removed
-    meanwhile."""
+    """Creates or changes a template. To change one, the caller needs the right to do so. The call is refused if the template was
+    created or removed meanwhile."""
     before = call.api.engine.state.get(Template, call.text("templateName"))
     if before is not None:
         await allow(call, Action.CONTROL_TEMPLATES, before)
@@ -93,7 +93,7 @@ async def create_or_replace(call: Call, _: None) -> PutTemplateResponse:
 
 
 async def _put(call: Call, name: str, *, replace: bool) -> WireTemplate:
-    """The name in the path counts, not that of the message."""
+    """Stores a template under the name in the path. A name in the message has no effect."""
     body = await call.body(WireTemplate)
     place = workspaces.need_workspace(call.api.engine.state, body.workspace_id or UNCATEGORIZED_ID)
     return await _store(call, name, body.config, replace=replace, workspace=place.id)
@@ -107,7 +107,7 @@ async def _store(
     replace: bool,
     workspace: int = UNCATEGORIZED_ID,
 ) -> WireTemplate:
-    """One that is there stays in its workspace."""
+    """Stores a template. An existing one stays in its workspace."""
     _check_name(name)
     owner, parsed = call.caller.user.id, parse_template(config)
     command = PutTemplate(name=name, config=parsed, workspace_id=workspace, replace=replace, owner=owner)
@@ -116,7 +116,7 @@ async def _store(
 
 
 async def change(call: Call, template: Template) -> PatchTemplateConfigResponse:
-    """The body is the whole new configuration."""
+    """Replaces the configuration of a template with the body."""
     return PatchTemplateConfigResponse(template=await _store(call, template.id, await call.json(), replace=True))
 
 

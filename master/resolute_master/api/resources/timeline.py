@@ -1,6 +1,7 @@
-"""The life of a trial in entries: its reports and its checkpoints, merged.
+"""The timeline of a trial: its reports and its checkpoints, merged.
 
-By steps the page alone is read. By a metric all that is asked for is read and sorted, a page at a time and in a thread.
+Sorted by steps, only the page is read. Sorted by a metric, all requested entries are read, a page at a time, and sorted in a
+thread.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from resolute_master.store.base import CheckpointQuery, MetricQuery
 from resolute_master.store.metric_rows import STEPPED_GROUPS, TRAINING, VALIDATION
 
 Place = tuple[int, int]
-"""Steps, and of entries at the same step training before validation before checkpoint."""
+"""Sort key: steps, then training before validation before checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class _Entry:
 
 
 async def workloads(call: Call, trial: Trial) -> object:
-    """Made and rendered in a thread: a page may have five thousand rows."""
+    """The timeline of a trial, which is built in a thread because a page may have 5000 rows."""
     query = call.query(GetTrialWorkloadsQuery)
     groups, checkpoints = _groups(query), await _checkpoints(call.api, trial, query)
     if query.sort_key and query.sort_key != "batches":
@@ -81,7 +82,7 @@ def _groups(query: GetTrialWorkloadsQuery) -> tuple[str, ...]:
 
 
 async def _checkpoints(api: ApiContext, trial: Trial, query: GetTrialWorkloadsQuery) -> list[_Entry]:
-    """In the order of the timeline."""
+    """The entries of the trial's checkpoints, in the order of the timeline."""
     only_metrics = query.metric_type is not MetricType.UNSPECIFIED or query.filter is WorkloadFilter.VALIDATION
     if only_metrics or query.group:
         return []

@@ -25,7 +25,7 @@ from resolute_master.store.base import CheckpointQuery
 
 INVALID_HPARAMS = (EarlyExitReason.INVALID_HP, EarlyExitReason.INIT_INVALID_HP)
 MAX_RUNNER_STATE = 1000
-"""A sentence on what the trial is doing; more belongs into the log."""
+"""Most characters of the text that describes what the trial does. Longer texts belong in the log."""
 
 
 async def get_trial(call: Call, trial: Trial) -> GetTrialResponse:
@@ -47,7 +47,7 @@ async def list_checkpoints(call: Call, trial: Trial) -> GetTrialCheckpointsRespo
 
 
 async def report_progress(call: Call, trial: Trial) -> Empty:
-    """The contract's clients send a fraction, or where it is not raw, steps out of the searcher's length."""
+    """Stores the progress of a trial: a fraction, or steps of the searcher's length if the value is not raw."""
     report = await call.body(ReportTrialProgressRequest)
     if not math.isfinite(report.progress) or report.progress < 0:
         raise InvalidInput(f"progress: {report.progress} is no share of the work; send a number from 0 to 1")

@@ -48,7 +48,7 @@ def _check_external_id(text: str, key: str) -> None:
 
 
 async def put_experiment(call: Call, _: None) -> PutExperimentResponse:
-    """A repeated request returns the existing experiment, whatever the configuration."""
+    """Creates an experiment for an external id. A repeated request returns the existing one, whatever the configuration."""
     name = call.text("externalExperimentId")
     _check_external_id(name, "externalExperimentId")
     named = call.api.engine.state.get(ExternalExperiment, name)
@@ -100,7 +100,7 @@ async def _create_trial(call: Call, request: CreateTrialRequest, external_id: st
 
 
 async def start(call: Call, trial: Trial) -> StartTrialResponse:
-    """The latest checkpoint is where the new run should continue."""
+    """Reports that a run has started. The answer has the latest checkpoint, from which the run continues."""
     request = await call.body(StartTrialRequest)
     run: int = await call.api.engine.submit(StartUnmanagedRun(trial=trial.id, resume=bool(request.resume)))
     now = await find_trial(call.api, trial.id)

@@ -1,4 +1,4 @@
-"""What a web interface keeps for the caller, and the projects that the caller looked at."""
+"""Settings that a web interface stores for the caller, and the projects that the caller viewed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def looked_at(call: Call, _: None) -> Empty:
 
 
 async def projects_looked_at(call: Call, _: None) -> GetProjectsByUserActivityResponse:
-    """The newest first; those that there are no more are left out."""
+    """The projects that the caller viewed last, the newest first. Deleted ones are left out."""
     limit = call.query(_ActivityQuery).limit
     if limit < 0:
         raise InvalidInput(f"limit: {limit} must not be negative; 0 means the default, {DEFAULT_PROJECTS}")

@@ -110,7 +110,7 @@ def _check_name(name: str, key: str) -> None:
 
 
 async def _hashed(call: Call, password: str, *, is_hashed: bool) -> str:
-    """Blank passwords are for masters that only this machine can reach."""
+    """The stored form of a password. A blank password is only allowed for a master that only its own machine can reach."""
     security = call.api.config.security
     if not password and not security.allow_blank_password:
         raise InvalidInput("password: must not be blank; give one (det user change-password)")
@@ -148,7 +148,7 @@ async def patch_user(call: Call, user: User) -> PatchUserResponse:
 
 
 async def set_password(call: Call, user: User) -> SetUserPasswordResponse:
-    """The body is the password alone, as JSON text, transformed by the client."""
+    """Changes a password. The body is the password alone, as a JSON string, hashed by the client."""
     body = await call.json()
     if not isinstance(body, str):
         raise InvalidInput("the body must be the password as JSON text")

@@ -1,4 +1,4 @@
-"""When an experiment got better: its validations that were better than all before them."""
+"""The progress of an experiment: its validations that were better than all before them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRIALS_AT_ONCE = 200
 LAST_STEP = 2**63 - 1
 
 Result = tuple[datetime, int, float]
-"""When which trial reached what."""
+"""Time of a validation, its trial and its metric."""
 
 
 async def history(call: Call, experiment: Experiment) -> GetExperimentValidationHistoryResponse:
@@ -36,8 +36,8 @@ async def history(call: Call, experiment: Experiment) -> GetExperimentValidation
 
 
 def improvements(results: Iterable[Result], *, smaller: bool) -> list[Result]:
-    """In the order of their times those that are better than all before. For these of several parts together, the improvements of
-    each part are enough."""
+    """The results that are better than all before them, by time. To combine several parts, the improvements of each part are
+    enough."""
     found: list[Result] = []
     for result in sorted(results):
         if not found or better(result[2], found[-1][2], smaller=smaller):
@@ -53,7 +53,7 @@ def _results(reports: Sequence[MetricReport], metric: str) -> list[Result]:
 
 
 async def _validations(api: ApiContext, trials: Sequence[TrialId]) -> AsyncIterator[Sequence[MetricReport]]:
-    """All that count, some at a time, in whatever order."""
+    """The validations that count, in batches, in any order."""
     together: list[TrialId] = []
     held = 0
     async for trial, reports in _counts(api, trials):
@@ -71,7 +71,7 @@ async def _validations(api: ApiContext, trials: Sequence[TrialId]) -> AsyncItera
 
 
 async def _counts(api: ApiContext, trials: Sequence[TrialId]) -> AsyncIterator[tuple[TrialId, int]]:
-    """Trials that have validated, and how often."""
+    """Trials with validations, and their number."""
     for first in range(0, len(trials), TRIALS_AT_ONCE):
         some = trials[first : first + TRIALS_AT_ONCE]
         chunks = await api.store.metric_chunks(some, [VALIDATION])

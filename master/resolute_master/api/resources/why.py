@@ -1,4 +1,4 @@
-"""Why jobs wait, what would start one, and the snapshot that such questions are about."""
+"""Why jobs wait, which changes would start them, and the snapshot of a pool."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _job(call: Call) -> Job:
 
 
 def reason_to_idle(job: Job, experiment: Experiment | None, moving: Moving | None = None) -> str:
-    """Why nothing of the job waits or runs in its pool."""
+    """The reason why the job has no pending or running allocation in its pool."""
     if experiment is not None and experiment.unmanaged and not experiment.state.gone:
         return "Its trials run outside of the cluster: it is in no queue."
     if job.ended:
@@ -58,7 +58,7 @@ def reason_to_idle(job: Job, experiment: Experiment | None, moving: Moving | Non
 
 
 def reason_without_pool(job: Job) -> str:
-    """Nothing of the job can start: the configuration has lost its pool since it was admitted."""
+    """The reason for a job whose pool was removed from the configuration after its submission."""
     out = (
         "submit the task again in another pool"
         if job.experiment_id is None
@@ -68,7 +68,7 @@ def reason_without_pool(job: Job) -> str:
 
 
 def reason_to_hold(hold: str) -> str:
-    """Nothing but money is in its way."""
+    """The reason for a job that waits for a budget only."""
     return f"It waits for a budget: {hold}."
 
 
@@ -123,7 +123,7 @@ def _held(explained: ExplainJobResponse, hold: str) -> ExplainJobResponse:
 
 
 async def _start(call: Call, allocation: AllocationId) -> JobStart | None:
-    """None when it has started or ended during the estimate."""
+    """The estimated start; None if the allocation started or ended during the estimate."""
     api = call.api
     waiting = api.engine.state.get(Allocation, allocation)
     if waiting is None:
@@ -137,7 +137,7 @@ def _shown(found: Estimate) -> JobStart:
 
 
 def _may_run_in(call: Call, job: Job, pool: PoolName) -> bool:
-    """Whether the job could be moved there, and no money would be in its way then. Only an experiment can be moved, and only to a
+    """Whether the job can be moved to the pool, and no budget would stop it there. Only an experiment can be moved, and only to a
     pool that is not bound to other workspaces."""
     state, policy = call.api.engine.state, call.api.engine.pools[pool]
     experiment = None if job.experiment_id is None else state.get(Experiment, job.experiment_id)
@@ -176,7 +176,7 @@ async def _pool(call: Call) -> PoolName:
 
 
 async def pool_snapshot(call: Call, pool: PoolName) -> web.Response:
-    """The file itself: what is saved from here can be read by `det job schedule`."""
+    """The snapshot of a pool, as a file that `det job schedule` reads."""
     snapshot = call.api.engine.snapshot(pool)
     body = await asyncio.to_thread(lambda: msgspec.json.encode(write_snapshot(snapshot)))
     return web.Response(body=body, content_type="application/json")
@@ -193,7 +193,7 @@ async def pool_starts(call: Call, pool: PoolName) -> GetPoolStartsResponse:
 
 
 def _pool_starts(snapshot: PoolSnapshot, newest: Foreseen, asked: Set[str], closed: str) -> GetPoolStartsResponse:
-    """`closed`: the budget that nothing of the pool may start for, or empty."""
+    """The answer with the starts. `closed`: the budget that stops all starts in the pool, or ""."""
     found = newest.starts
     first: dict[JobId, AllocationId] = {}
     for id_ in sorted(found, key=lambda id_: (found[id_].expected_at is None, found[id_].expected_at, id_)):

@@ -78,7 +78,7 @@ async def _show(call: Call, workspace: Workspace) -> WireWorkspace:
 
 
 async def _show_workspaces(call: Call, found: Sequence[Workspace]) -> tuple[WireWorkspace, ...]:
-    """All of them are counted at once."""
+    """Workspaces with their counts, which one query gives for all."""
     projects = {one.id: workspaces.projects(call.api.engine.state, one.id) for one in found}
     ids = [project.id for each in projects.values() for project in each]
     numbers = await call.api.store.project_numbers(ids)
@@ -184,7 +184,7 @@ async def get_workspace(call: Call, workspace: Workspace) -> GetWorkspaceRespons
 
 
 async def list_projects(call: Call, workspace: Workspace) -> GetWorkspaceProjectsResponse:
-    """The released client takes the first that comes for the name it asks for, and deletes it: no other name will do."""
+    """The projects of a workspace. A name must match exactly: the released client deletes the first project of the answer."""
     query = call.query(GetWorkspaceProjectsQuery)
     here = workspaces.projects(call.api.engine.state, workspace.id)
     found = [one for one in here if _fits(call, one, query) and query.name in (None, "", one.name)]
@@ -207,7 +207,7 @@ async def get_project_by_key(call: Call, project: Project) -> GetProjectByKeyRes
 
 
 async def list_pools(call: Call, workspace: Workspace) -> ListRPsBoundToWorkspaceResponse:
-    """Names of the pools that take its work: those that are bound to it, and unbound ones."""
+    """Names of the pools that accept work of the workspace: those that are bound to it, and unbound ones."""
     query, engine = call.query(ListRPsBoundToWorkspaceQuery), call.api.engine
     usable = [str(pool) for pool in sorted(engine.pools) if workspaces.may_use(engine.state, pool, workspace.id)]
     rows, pages = page_of(usable, offset=query.offset, limit=query.limit)
@@ -288,12 +288,13 @@ pin, unpin = _pin(True), _pin(False)
 
 
 async def delete(call: Call, workspace: Workspace) -> DeleteWorkspaceResponse:
-    """One with projects goes when the last of their experiments is deleted; until then its state says how far it is."""
+    """Deletes a workspace. One with projects is removed when their last experiment is deleted; until then its state shows the
+    progress."""
     return DeleteWorkspaceResponse(completed=await call.api.engine.submit(DeleteWorkspace(workspace=workspace.id)))
 
 
 async def _account(call: Call, group: AgentUserGroup | None) -> tuple[AgentUser | None, bool]:
-    """As `agent_users.asked`, for callers with that right."""
+    """The account of a request, as in `agent_users.asked`. Raises `PermissionDenied` for a caller without the right to set it."""
     if group is not None:
         await allow(call, Action.LINK_AGENT_USER)
     return agent_users.asked(group)
@@ -306,7 +307,7 @@ def _refuse_unavailable(given: Mapping[str, object]) -> None:
 
 
 def _pool(call: Call, key: str, name: str | None) -> PoolName | None:
-    """An empty name means the cluster's default."""
+    """The default pool of a request. None: unchanged; an empty name means the cluster's default."""
     if not name:
         return None if name is None else PoolName("")
     if name not in call.api.engine.pools:
@@ -316,7 +317,7 @@ def _pool(call: Call, key: str, name: str | None) -> PoolName | None:
 
 
 async def create_project(call: Call, workspace: Workspace) -> PostProjectResponse:
-    """The workspace in the path counts."""
+    """Creates a project in the workspace of the path. A workspace in the body has no effect."""
     request = await call.body(PostProjectRequest)
     check_texts(description=request.description or "")
     command = CreateProject(

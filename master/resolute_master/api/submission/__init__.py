@@ -1,4 +1,4 @@
-"""What callers submit: decoded, checked and stored, each before the command that acts on it.
+"""Decodes, checks and stores what callers submit, before the command that uses it.
 
-Knows configurations, context directories and reports. Must not know any resource.
+Contains configurations, context directories and reports. Must not depend on any resource.
 """

@@ -16,7 +16,7 @@ _HINT = "give agentUid, agentGid, agentUser and agentGroup together (det user li
 
 
 def asked(group: AgentUserGroup | None) -> tuple[AgentUser | None, bool]:
-    """The account that a request names, and whether it takes the one there was away: an object without fields does.
+    """The account in a request, and whether the request removes the present one: an object without fields does.
 
     Raises `InvalidInput` naming the field.
     """

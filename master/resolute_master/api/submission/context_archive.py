@@ -20,7 +20,7 @@ REGULAR_FILE = 48
 DIRECTORY = 53
 PERMISSIONS = 0o7777
 MAX_MTIME = 2**33 - 1
-"""The most that a tar header's number field holds."""
+"""Largest number in the time field of a tar header."""
 
 
 def check_files(files: Sequence[File]) -> None:
@@ -69,7 +69,7 @@ def _relative_path(text: str, where: str) -> PurePosixPath:
 
 
 def pack(files: Sequence[File]) -> bytes:
-    """A gzip tar of checked files, in their order; nothing in it depends on when or where it is made."""
+    """A gzip tar of checked files, in their order. Its bytes depend on the files only."""
     buffer = io.BytesIO()
     with (
         gzip.GzipFile(filename="", fileobj=buffer, mode="wb", mtime=0, compresslevel=6) as zipped,
@@ -89,5 +89,5 @@ def pack(files: Sequence[File]) -> bytes:
 
 
 def digest_of(archive: bytes) -> str:
-    """Under which an archive is kept."""
+    """The hash under which an archive is stored."""
     return hashlib.sha256(archive).hexdigest()

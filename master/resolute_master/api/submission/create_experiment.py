@@ -1,4 +1,4 @@
-"""The birth of an experiment: read, merge, check, store the code, and only then the command.
+"""Creates an experiment: read, merge, check, store the code, and then submit the command.
 
 Nothing is stored before everything has been checked, and nothing at all when only a validation was requested.
 """
@@ -54,12 +54,12 @@ THREAD_ABOVE_CHARACTERS = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Everything that could be refused has been looked at."""
+    """A submission that has passed all checks."""
 
     config: dict[str, Any]
     warnings: tuple[LaunchWarning, ...]
     notes: tuple[str, ...]
-    """What the task's log should mention."""
+    """Notes for the task's log."""
     parent: Experiment | None
     workspace: Workspace
     project: Project
@@ -72,7 +72,8 @@ async def create_experiment(call: Call, _: None) -> CreateExperimentResponse:
 async def create_from(
     call: Call, request: CreateExperimentRequest, *, external_id: str | None = None
 ) -> CreateExperimentResponse:
-    """`external_id` is the owner's own name for an unmanaged experiment; what has the name already is given instead."""
+    """Creates the experiment of a request. `external_id`: the owner's name for an unmanaged experiment. If there is an experiment
+    with that name, the answer has it instead."""
     checked = await _check(call, request)
     if request.validate_only:
         return _preview(call, request, checked)
@@ -159,7 +160,7 @@ def _template(call: Call, name: str) -> Mapping[str, Any]:
 
 
 def _project(call: Call, request: CreateExperimentRequest, raw: Mapping[str, Any]) -> Project:
-    """The one that the request names by its id, or the configuration by names."""
+    """The project, which the request names by id, or the configuration by name."""
     state = call.api.engine.state
     if request.project_id not in (None, 0, UNCATEGORIZED_ID):
         found = next((one for one in workspaces.projects(state) if one.id == request.project_id), None)
@@ -173,7 +174,7 @@ def _project(call: Call, request: CreateExperimentRequest, raw: Mapping[str, Any
 
 
 def _with_default_pool(raw: dict[str, Any], workspace: Workspace) -> dict[str, Any]:
-    """Work that names no pool goes to its workspace's, where that has one."""
+    """The configuration with the default pool of its workspace, if it names no pool and the workspace has one."""
     resources = raw.get("resources")
     asked = resources if isinstance(resources, Mapping) else {}
     has_slots = asked.get("slots_per_trial") != 0
@@ -184,14 +185,14 @@ def _with_default_pool(raw: dict[str, Any], workspace: Workspace) -> dict[str, A
 
 
 def _check_kept(call: Call, config: ExperimentConfig, pool: PoolName) -> None:
-    """Checkpoints that end with the machine that wrote them keep nothing."""
+    """Raises `InvalidInput` if the checkpoints would be lost with the machine that writes them."""
     storage = config.checkpoint_storage
     if why := call.api.config.pool_loses_files(pool, None if storage is None else storage.type):
         raise InvalidInput(f"checkpoint_storage.type: {why}")
 
 
 def _check_capacity(call: Call, config: ExperimentConfig, pool: PoolName) -> tuple[LaunchWarning, ...]:
-    """What can never run is refused, or with `launch_error: false` accepted with a warning."""
+    """Refuses an experiment that can never run. With `launch_error: false`, it is accepted with a warning."""
     resources = config.resources
     if resources.max_slots is not None and resources.slots_per_trial > resources.max_slots:
         raise InvalidInput(
@@ -211,7 +212,7 @@ def _check_capacity(call: Call, config: ExperimentConfig, pool: PoolName) -> tup
 
 
 async def _store_context(call: Call, request: CreateExperimentRequest, parent: Experiment | None) -> str:
-    """The hash under which the code is kept; empty when there is none."""
+    """Stores the code and returns its hash; "" without code."""
     if parent is not None:
         return parent.context_hash
     if not request.model_definition:
@@ -249,7 +250,7 @@ def _command(
 
 
 async def _mention(call: Call, id_: ExperimentId, notes: tuple[str, ...]) -> None:
-    """Keys that are accepted without effect are listed where users look first: in the log of the task."""
+    """Writes the notes, for example about keys without an effect, to the log of the task."""
     trials = call.api.engine.state.find(Trial, "trials_of_experiment", id_)
     records = [
         LogRecord(
@@ -273,7 +274,7 @@ async def _mention(call: Call, id_: ExperimentId, notes: tuple[str, ...]) -> Non
 
 
 def _preview(call: Call, request: CreateExperimentRequest, checked: Checked) -> CreateExperimentResponse:
-    """What would be created, without an id."""
+    """The experiment that would be created, without an id."""
     now = call.api.clock.now()
     user = call.caller.user
     draft = Experiment(

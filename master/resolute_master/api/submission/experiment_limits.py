@@ -1,4 +1,4 @@
-"""How large an experiment's own texts and its search may be. Raises `InvalidInput` naming key, size and limit."""
+"""Limits on the texts and the search of an experiment. Raises `InvalidInput` naming key, size and limit."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_texts(
     notes: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> None:
-    """None is not looked at."""
+    """Checks the length of texts. None: not given."""
     for key, text, limit in (
         ("name", name, MAX_NAME_LENGTH),
         ("description", description, MAX_DESCRIPTION_LENGTH),

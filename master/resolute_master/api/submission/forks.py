@@ -1,4 +1,5 @@
-"""A fork: what was shown of an experiment, submitted again. Its secrets are the stored ones, where the caller may use them."""
+"""A fork: the displayed configuration of an experiment, submitted again. Masked secrets are replaced by the stored ones if the
+caller has the right to use them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from resolute_master.domain.experiment import Experiment
 
 
 async def parent_of(call: Call, request: CreateExperimentRequest) -> Experiment | None:
-    """A fork runs the code of its parent."""
+    """The parent of a fork, whose code the fork runs."""
     if not request.parent_id:
         return None
     if request.model_definition:
@@ -23,7 +24,7 @@ async def parent_of(call: Call, request: CreateExperimentRequest) -> Experiment 
 
 
 async def with_secrets_of(call: Call, parent: Experiment, submitted: dict[str, Any]) -> dict[str, Any]:
-    """The submitted configuration with the parent's secrets where it has what is shown instead of them."""
+    """The submitted configuration, with the parent's secrets in place of their masks."""
     if await may(call, Action.USE_SECRETS, parent):
         return with_stored_secrets(submitted, parent.config, call.api.config.security.secrets.names)
     advice = (

@@ -1,4 +1,4 @@
-"""What a configuration names of the machines that would run it, checked before anything is stored.
+"""Checks the paths and devices of machines in a configuration before anything is stored.
 
 The master checks paths as they are written and as its own machine resolves them. Each agent checks again, at the start of a
 task, what they lead to there.
