@@ -33,7 +33,7 @@ from resolute_provisioner.offers import priced
 
 
 class _Balance:
-    """What a pool may spend on more machines, beside those that it pays for and those that it has asked for."""
+    """The amount that a pool may spend on more machines, beside those that it pays for or has requested."""
 
     def __init__(
         self, scaling: PoolScaling, spends: PoolBudget, beliefs: Mapping[str, OfferBelief], now: datetime
@@ -51,11 +51,11 @@ class _Balance:
         self._pool = scaling.pool
         self._left = tuple(budget.left(current, life_s))
         self._costs = {offer_id: rate.most_per_hour * life_s / 3600.0 for offer_id, rate in rates.items()}
-        """The cost of a machine of the offer for the shortest time in which it is of use."""
+        """Cost of a machine of each offer for the shortest time in which it is useful."""
         self._most = scaling.max_instances
 
     def affordable(self, offers: Sequence[str]) -> tuple[int, budget.Reached | None]:
-        """How many of these machines can be paid for, in their order, and the limit that the next one would reach."""
+        """The number of these machines that can be paid for, in their order, and the limit that the next one would reach."""
         for count, cost in enumerate(accumulate(self._costs[each] for each in offers)):
             found = next((limit for limit, left in self._left if cost >= left), None)
             # What costs nothing reaches no limit.
@@ -64,7 +64,7 @@ class _Balance:
         return len(offers), None
 
     def unpaid(self, offer_id: str) -> Unpaid | None:
-        """None for an offer of which as many can be paid for as the pool may have."""
+        """Why machines of an offer cannot be paid for; None if the budget suffices for as many as the pool may have."""
         cost = self._costs[offer_id]
         if not cost:
             return None
@@ -88,8 +88,9 @@ def payable(
 
 
 def within(view: PoolView, scaling: PoolScaling, plan: ScalePlan) -> ScalePlan:
-    """The plan without the machines that the pool could not pay for long enough to be of use, and with a note for each gang that is
-    left without them. Gangs get all of their machines or none. `payable` has judged each offer alone, this judges them together."""
+    """The plan without the machines that the pool could not pay for long enough to be useful, and with a note for each gang that
+    does not get them. A gang gets all of its machines or none. `payable` checks each offer alone; this function checks them
+    together."""
     if view.budgets.pool is None or not plan.launches:
         return plan
     balance = _Balance(scaling, view.budgets.pool, view.beliefs, view.now)
@@ -127,7 +128,8 @@ def affordable(view: PoolView, outcome: Outcome) -> tuple[Outcome, tuple[Unaffor
 
 
 def _unaffordable(view: PoolView, placement: Placement, closed: set[str]) -> Unaffordable | None:
-    """`closed`: the accounts that this decision has found at their limits already."""
+    """The reason why a placement cannot be paid; None if it can. `closed`: the accounts that this decision has found at their
+    limits."""
     payers = view.budgets.payers.get(placement.allocation, ()) if placement.slots else ()
     if not payers:
         return None
@@ -143,7 +145,7 @@ def _unaffordable(view: PoolView, placement: Placement, closed: set[str]) -> Una
 
 
 def _cost(budgets: Budgets, placement: Placement) -> tuple[Rate, str]:
-    """What the slots cost an hour, nothing where that of one agent is not known; and the agents of which it is not."""
+    """The cost of the slots per hour, `NOTHING` if the price of an agent is unknown, and the agents with unknown prices."""
     total, moving = 0.0, False
     unpriced = []
     for agent in sorted(placement.agents):
@@ -159,7 +161,7 @@ def _cost(budgets: Budgets, placement: Placement) -> tuple[Rate, str]:
 
 
 def rate_of(price_per_hour: float | None, *, moves: bool) -> Rate:
-    """`NOTHING` itself where nothing is spent."""
+    """The rate of a price; `NOTHING` itself for a price of 0."""
     if not price_per_hour:
         return NOTHING
     return Rate(per_hour=price_per_hour, moving_per_hour=price_per_hour if moves else 0.0)
@@ -169,12 +171,13 @@ def rate_of(price_per_hour: float | None, *, moves: bool) -> Rate:
 
 
 def buying_nothing(scaling: PoolScaling) -> PoolScaling:
-    """The elastic part of such a pool: no machine is bought, and one that is idle is released at once."""
+    """The elastic part of a pool that has reached a limit: it buys no machine and releases an idle one at once."""
     return replace(scaling, offers=(), min_instances=0, idle_timeout_s=0.0)
 
 
 def starting_nothing(plan: ScalePlan, machines: Iterable[InstanceView]) -> ScalePlan:
-    """The plan of such a pool, which also ends what has not joined yet: nothing may run on it when it has."""
+    """The plan of a pool that has reached a limit. It also ends machines that have not joined, because no task may start on
+    them."""
     named = {each.instance_id for each in plan.terminations}
     ends = [
         Termination(

@@ -11,7 +11,8 @@ from resolute_provisioner.model import Demand, Intent, PoolScaling
 
 
 def fail_waiting(view: PoolView, scaling: PoolScaling, demand: Demand) -> tuple[Demand, tuple[GiveUp, ...]]:
-    """While the pool has given up, waiting work that needs more slots than its machines have fails; what is left waits."""
+    """After the pool has given up launching, pending allocations that need more slots than its machines have fail; the others
+    remain pending."""
     error = launch_errors.launch_error(scaling, view.beliefs, view.now)
     if error is None:
         return demand, ()

@@ -31,18 +31,18 @@ from resolute_provisioner.planning.markets import (
 )
 
 DEFAULT_JOIN_TIME_S = 120.0
-"""Assumed of an offer of which no machine has joined yet."""
+"""Assumed time to join, for an offer of which no machine has joined yet."""
 
 START_S = 60.0
-"""From a machine that has joined to the first new step: the task's start and the restore of its checkpoint."""
+"""Time from the machine's joining to the first new step: the start of the task and the restore of its checkpoint."""
 
 SENTENCES = 8
 """Allocations of one job that are explained."""
 
 
 def choose(view: PoolView, pool: PoolScaling, demand: Demand) -> MarketPlan:
-    """`demand` and the pool's machines with their markets, the moves that begin, and what to drain now: for a move, or because what
-    is at risk has got its replacement."""
+    """`demand` and the pool's machines with their markets, the moves that begin, and the machines to drain now: for a move, or
+    because a replacement of a machine at risk is ready."""
     machines = view.machines or ()
     at_risk = rebalance.drains(machines)
     if not _has_choice(pool):
@@ -59,7 +59,7 @@ def choose(view: PoolView, pool: PoolScaling, demand: Demand) -> MarketPlan:
 
 
 def with_drains(plan: ScalePlan, markets: MarketPlan) -> ScalePlan:
-    """`plan` with what the choice of markets drains; a machine that ends anyway needs no further reason."""
+    """`plan` with the drains of the choice of markets. A machine that ends anyway gets no further reason."""
     named = {each.instance_id for each in plan.terminations}
     drains = tuple(each for each in markets.drains if each.instance_id not in named)
     if not drains:
@@ -68,8 +68,8 @@ def with_drains(plan: ScalePlan, markets: MarketPlan) -> ScalePlan:
 
 
 def sentences(view: PoolView, job: JobId) -> tuple[str, ...]:
-    """Why the job's work waits for spot, runs on demand, or is about to move: one for each of its first allocations; none
-    where there is no choice between markets."""
+    """The reasons why a job waits for spot, runs on demand, or is about to move: one for each of its first allocations; none if
+    there is no choice between markets."""
     scaling = view.policy.scaling
     if scaling is None or not _has_choice(scaling):
         return ()
@@ -84,7 +84,7 @@ def sentences(view: PoolView, job: JobId) -> tuple[str, ...]:
 
 
 def choice_of(view: PoolView, pool: PoolScaling, allocation: Allocation) -> MarketChoice | None:
-    """Why an allocation is given the markets that it is given; None where there is no choice."""
+    """The choice of markets for an allocation and its reason; None if there is no choice."""
     if not _has_choice(pool) or allocation.ended or allocation.slots_needed == 0:
         return None
     gang = _gang_of(allocation)
@@ -159,8 +159,8 @@ class _Either(Container[str]):
 
 
 def _concerned(view: PoolView, pool: PoolScaling) -> Container[str]:
-    """The running work whose market may change: with a deadline, or about to lose its machine; all of it where the pool
-    returns to spot by itself."""
+    """Running allocations whose market may change: those with a deadline or on a machine at risk; all of them in a pool that
+    returns to spot."""
     machines = view.machines or ()
     if pool.spot_fallback.return_after_s is not None:
         return {token for machine in machines for token in machine.occupants}
@@ -169,7 +169,7 @@ def _concerned(view: PoolView, pool: PoolScaling) -> Container[str]:
 
 
 def work_of(view: PoolView, pool: PoolScaling, allocation: Allocation, *, runs: bool) -> Work | None:
-    """What is left for an allocation: all that was not done if it runs, else all that was not saved. None without a deadline."""
+    """The remaining work of an allocation: what was not done if it runs, otherwise what was not saved. None without a deadline."""
     if allocation.deadline is None:
         return None
     progress = view.progress.get(AllocationId(allocation.id))
@@ -188,7 +188,7 @@ def work_of(view: PoolView, pool: PoolScaling, allocation: Allocation, *, runs: 
 
 
 def _join_time_s(view: PoolView, pool: PoolScaling) -> float:
-    """Until a machine on demand is there: the slowest that is known of those offers, to be safe."""
+    """Time until an on-demand machine joins: the longest known time of these offers."""
     known = [
         belief.join_time_s
         for offer in pool.offers

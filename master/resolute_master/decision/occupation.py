@@ -17,7 +17,7 @@ from resolute_provisioner.model import InstanceView, Resident
 
 
 def after(view: PoolView, plan: Plan) -> PoolView:
-    """The same pool once what is placed holds its slots and what is preempted is leaving. `changed` of the view has both."""
+    """The pool after placed allocations hold their slots and preempted ones are leaving. `changed` of the view contains both."""
     changed = _changed(view, plan)
     if not changed:
         return view

@@ -60,7 +60,7 @@ def parsed(text: str) -> object:
 
 
 def decide(data: object, changes: Sequence[str] = ()) -> Decided:
-    """`data` is what a JSON parser made of the file. Raises `InvalidInput` for a file or a change that is wrong."""
+    """Decides about the JSON values of a snapshot file. Raises `InvalidInput` for a wrong file or a wrong change."""
     snapshot = read_snapshot(edited(data, changes))
     view = PoolView(snapshot=snapshot, starts=None)
     outcome = plan_pool(view).outcome
@@ -86,7 +86,8 @@ def decide(data: object, changes: Sequence[str] = ()) -> Decided:
 
 
 def explained(data: object, changes: Sequence[str], job: str) -> ExplainJobResponse:
-    """Why a job of the file waits. Raises `InvalidInput` as `decide`, `NotFound` for a job that has nothing there."""
+    """The reason why a job in the file waits. Raises `InvalidInput` as `decide`, `NotFound` for a job without allocations in the
+    file."""
     snapshot = read_snapshot(edited(data, changes))
     if JobId(job) not in snapshot.job_allocations:
         raise NotFound("job", job, f"the jobs with work in the file are {names(list(snapshot.job_allocations))}")
@@ -119,7 +120,7 @@ def _preemptions(snapshot: PoolSnapshot, plan: Plan) -> Iterator[dict[str, Any]]
 
 
 def _machines(snapshot: PoolSnapshot, plan: Plan, reasons: Reasons) -> Iterator[str]:
-    """The provisioner gets all pending gangs, and determines those that no machine can hold."""
+    """The gangs that wait for machines. The provisioner gets all pending gangs and determines those that no machine can hold."""
     fits: dict[tuple[int, bool], bool] = {}
     for gang in plan.demand.gangs:
         allocation = snapshot.allocations[AllocationId(gang.token)]

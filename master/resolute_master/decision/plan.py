@@ -1,4 +1,4 @@
-"""The decision about one pool, with reasons. The code that carries it out may refuse a part, and never decides again."""
+"""The decision about one pool, with reasons. The code that applies it may refuse a part, and never makes a decision of its own."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from resolute_provisioner.model import Launch, ScalePlan, Termination
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unaffordable:
-    """An allocation does not start: `account`, which would pay for it, would reach its limit, or has. No more is spent from it."""
+    """An allocation does not start: `account`, which would pay for it, has reached its limit or would reach it."""
 
     allocation: AllocationId
     account: str
     more: Rate
-    """What the allocation would spend."""
+    """The rate that the allocation would add."""
     reached: Reached | None
     """The limit that would be reached; None where one was reached before, or a price is not known."""
     unpriced: str = ""
-    """The agents whose price is not known, so that no limit could be kept."""
+    """Agents whose price is unknown, so that no limit could be enforced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    """A waiting allocation fails: the pool has given up launching the machines that it needs."""
+    """A pending allocation fails: the pool has given up launching the machines that it needs."""
 
     allocation: AllocationId
     reason: str
@@ -38,21 +38,21 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePlan:
-    """What is decided about the machines of an elastic pool, after its allocations have been placed."""
+    """The decision about the machines of an elastic pool, after its allocations have been placed."""
 
     scale: ScalePlan = field(default_factory=ScalePlan)
     give_ups: tuple[GiveUp, ...] = ()
     revisit_at: datetime | None = None
-    """When the choice of markets may change by time alone, or the launches have had their time; that of `scale` is its own."""
+    """When time alone may change the choice of markets, or when launches are overdue. `scale` has a time of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPlan:
-    """All decisions about one pool at one moment, in the order in which they are carried out: `preempt`, `starts`, `reserve`,
+    """All decisions about one pool at one moment, in the order in which they are applied: `preempt`, `starts`, `reserve`,
     `unaffordable`, `give_ups`, `launches`, `endings`."""
 
     snapshot: PoolSnapshot
-    """What the scheduler saw: the view's, with what may come."""
+    """The snapshot that the scheduler used: the view's, with machines that may be launched."""
     outcome: Outcome
     """The scheduler's plan, without the starts that no account can pay, and its findings about each allocation."""
     unaffordable: tuple[Unaffordable, ...] = ()
@@ -88,18 +88,18 @@ class PoolPlan:
 
     @property
     def unfinished(self) -> bool:
-        """Another decision follows at once: this one has changed its inputs. Slots are kept in number, so that with more vacating
-        allocations other slots may suffice; a machine that ends allows another; and of a cut plan, or one with give-ups, the
-        demand for machines is not complete."""
+        """Whether another decision must follow at once, because this one has changed its inputs. Reserved slots are a number, so
+        with more allocations that leave, other slots may suffice. The end of a machine may permit another end. The demand for
+        machines of a plan that was cut, or has give-ups, is incomplete."""
         return bool(self.schedule.cut or self.preempt or self.unaffordable or self.give_ups or self.endings)
 
     @property
     def revisit_at(self) -> datetime | None:
-        """When the passing of time alone may change the decision; None for never."""
+        """When time alone may change the decision; None for never."""
         moments = (self.schedule.revisit_at, self.machines.scale.revisit_at, self.machines.revisit_at)
         return min((at for at in moments if at is not None), default=None)
 
     @property
     def decided(self) -> tuple[object, ...]:
-        """The decisions as values that can be written down and compared."""
+        """The decisions as values that can be stored and compared."""
         return self.schedule, self.unaffordable, self.machines

@@ -13,17 +13,17 @@ from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolSc
 from resolute_provisioner.planning.plan import plan_scale
 
 Planner = Callable[[PoolScaling, Sequence[InstanceView], Demand, Mapping[str, OfferBelief], datetime], ScalePlan]
-"""`plan_scale`, or one that remembers what `plan_scale` has answered."""
+"""`plan_scale`, or a function that caches its answers."""
 
 MachinePlanner = Callable[[PoolView, PoolScaling, Demand], MachinePlan]
-"""`plan_machines`, or one that knows when the answer can be no other than before."""
+"""`plan_machines`, or a function that detects when its answer cannot differ from the last one."""
 
 
 def plan_machines(
     view: PoolView, scaling: PoolScaling, demand: Demand, *, planner: Planner = plan_scale
 ) -> MachinePlan:
-    """Which machines are launched and which end, after the allocations of `view` have been placed. `scaling` is limited by the
-    budget of the pool, `demand` is the work that waits for machines."""
+    """The machines to launch and to end, after the allocations of `view` have been placed. `scaling` is limited by the budget of
+    the pool; `demand` is the work that waits for machines."""
     held, machines = bool(view.snapshot.held), view.machines or ()
     scaling = budgets.buying_nothing(scaling) if held else scaling
     demand, give_ups = giving_up.fail_waiting(view, scaling, demand)

@@ -1,4 +1,4 @@
-"""The machines that the scheduler may count on besides present agents, as the scheduler's types."""
+"""The machines that the scheduler may use besides present agents, in the scheduler's types."""
 
 from __future__ import annotations
 

@@ -19,19 +19,19 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 STARTS_A_PASS = 50
-"""Allocations of a pool that one decision places at most: what they lead to (states, log lines, orders) is a part of a millisecond
-each, and other commands wait for it. The rest is placed by the decisions that follow at once."""
+"""Most allocations of a pool that one decision places. Each causes states, log lines and orders, which take a part of a
+millisecond, and other commands wait meanwhile. Further decisions, which follow at once, place the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far work with a deadline has come. Durations are seconds on the slots that it asks for."""
+    """Progress of an allocation with a deadline. Durations are seconds on the slots that it requests."""
 
     submitted_at: datetime
     total_s: float | None
-    """All of it, from its first step; None: neither its pace nor an estimate is known."""
+    """Duration from the first step to the last; None if neither the pace nor an estimate is known."""
     saved: float = 0.0
-    """The part of the whole that its newest checkpoint holds, 0 to 1."""
+    """The part in the newest checkpoint, 0 to 1."""
     done: float = 0.0
     """The part that is done, 0 to 1."""
     unsaved_s: float = 0.0
@@ -48,27 +48,27 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPrice:
-    """What one slot of an agent costs an hour."""
+    """Cost of one slot of an agent per hour."""
 
     per_hour: float | None
-    """None when it is not known."""
+    """None if unknown."""
     moves: bool = False
-    """It may change while the slot is held."""
+    """Whether it may change while the slot is held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolBudget:
-    """What limits the machines of a pool."""
+    """The limits on the cost of a pool's machines."""
 
     account: Account
-    """The pool's own, which has limits and has not reached one."""
+    """The pool's account, which has limits and has reached none."""
     machines: Rate = NOTHING
-    """What the pool's machines cost, those that are asked for included."""
+    """Cost of the pool's machines, including requested ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """What may be spent."""
+    """The budgets that limit a decision."""
 
     pool: PoolBudget | None = None
     """None: nothing limits what the pool buys, or a limit is reached and the snapshot is held."""
@@ -93,14 +93,14 @@ class PoolView:
     snapshot: PoolSnapshot
     machines: tuple[InstanceView, ...] | None = None
     beliefs: Mapping[str, OfferBelief] = field(default_factory=dict)
-    """By offer id: the price of the moment, and what refusals, boots and interruptions have taught."""
+    """Facts about each offer, by id: its present price, and the refusals, boot times and interruptions so far."""
     budgets: Budgets = NO_BUDGETS
     progress: Mapping[AllocationId, Progress] = field(default_factory=dict)
     """Progress of the allocations with a deadline. It is not read where the pool has no choice of markets."""
     starts: int | None = STARTS_A_PASS
     """Allocations that may be placed at most; None for any number."""
     changed: Mapping[AllocationId, Allocation] = field(default_factory=dict)
-    """Allocations that are not any more as the snapshot has them (`occupation.after`)."""
+    """Allocations that differ from the snapshot (`occupation.after`)."""
 
     @property
     def now(self) -> datetime:
@@ -111,7 +111,7 @@ class PoolView:
         return self.snapshot.policy
 
     def allocation(self, id_: str) -> Allocation | None:
-        """As it is now, by its id or token."""
+        """The allocation in its present state, by id or token."""
         known = AllocationId(id_)
         return self.changed.get(known) or self.snapshot.allocations.get(known)
 
@@ -127,7 +127,7 @@ class Keys(Protocol[Key]):
 
 
 class ReadWhenAsked(Mapping[Key, Value]):
-    """A mapping whose values are looked up in something larger: a decision reads a few of many."""
+    """A mapping whose values are read from a larger state on access, because a decision reads only a few of them."""
 
     def __init__(self, keys: Keys[Key], read: Callable[[Key], Value | None]) -> None:
         """`read` answers None for a key that has no value after all."""

@@ -1,6 +1,6 @@
 """Commands about administrative objects: templates, workspaces with their projects, and bindings of pools.
 
-Asked of the engine like all others; `domain.commands` names them all.
+They are submitted to the engine like all others; `domain.commands` lists all commands.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PutTemplate(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetUserSettings(Struct, frozen=True, kw_only=True, gc=False):
-    """Other keys stay as they are."""
+    """Sets keys of a user's settings. Other keys are unchanged."""
 
     user: UserId
     settings: tuple[Setting, ...]
@@ -46,7 +46,7 @@ class VisitProject(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PinWorkspace(Struct, frozen=True, kw_only=True, gc=False):
-    """For one user; `pinned` False takes the pin away."""
+    """Pins a workspace for one user, or removes the pin (`pinned` False)."""
 
     user: UserId
     workspace: int
@@ -66,7 +66,7 @@ class DeleteTemplate(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CreateWorkspace(Struct, frozen=True, kw_only=True, gc=False):
-    """Replies with its id. Without a default pool of its own it has the cluster's."""
+    """Creates a workspace; replies with its id. Without a default pool, the cluster's default applies."""
 
     name: str
     owner: UserId
@@ -76,7 +76,8 @@ class CreateWorkspace(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PatchWorkspace(Struct, frozen=True, kw_only=True, gc=False):
-    """None leaves a field as it is; an empty pool takes the cluster's default, `without_agent_user` takes the account away."""
+    """Changes a workspace. None leaves a field unchanged; an empty pool selects the cluster's default; `without_agent_user`
+    removes the account."""
 
     workspace: int
     name: str | None = None
@@ -87,7 +88,7 @@ class PatchWorkspace(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CreateProject(Struct, frozen=True, kw_only=True, gc=False):
-    """Replies with its id. `key` None makes one from the name."""
+    """Creates a project; replies with its id. `key` None derives a key from the name."""
 
     workspace: int
     name: str
@@ -102,13 +103,13 @@ class ArchiveWorkspace(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DeleteWorkspace(Struct, frozen=True, kw_only=True, gc=False):
-    """With its projects and all that is in them. Replies whether it is gone already; else it is DELETING."""
+    """Deletes a workspace with its projects and their content. Replies whether it has been removed; otherwise it is DELETING."""
 
     workspace: int
 
 
 class PatchProject(Struct, frozen=True, kw_only=True, gc=False):
-    """None leaves a field as it is."""
+    """Changes a project. None leaves a field unchanged."""
 
     project: int
     name: str | None = None
@@ -117,7 +118,7 @@ class PatchProject(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetProjectNotes(Struct, frozen=True, kw_only=True, gc=False):
-    """`notes` are there instead of those that it has; with `append` beside them."""
+    """Replaces the notes of a project by `notes`, or adds them with `append`."""
 
     project: int
     notes: tuple[Note, ...]
@@ -130,46 +131,46 @@ class ArchiveProject(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MoveProject(Struct, frozen=True, kw_only=True, gc=False):
-    """To another workspace. Experiments that have ended follow one by one."""
+    """Moves a project to another workspace. Ended experiments follow one by one."""
 
     project: int
     workspace: int
 
 
 class FollowProject(Struct, frozen=True, kw_only=True, gc=False):
-    """An experiment takes over the workspace that its project was moved to."""
+    """Moves an experiment to the workspace to which its project was moved."""
 
     experiment: ExperimentId
 
 
 class RecordProjectMoved(Struct, frozen=True, kw_only=True, gc=False):
-    """Every experiment of the project is in this workspace."""
+    """Records that every experiment of the project is in the workspace."""
 
     project: int
     workspace: int
 
 
 class DeleteProject(Struct, frozen=True, kw_only=True, gc=False):
-    """With all of its experiments. It is DELETING until the last one is gone."""
+    """Deletes a project with all of its experiments. It is DELETING until the last one has been removed."""
 
     project: int
 
 
 class ForgetProject(Struct, frozen=True, kw_only=True, gc=False):
-    """A project that is DELETING holds no experiment any more."""
+    """Removes a project that is DELETING and has no experiment left."""
 
     project: int
 
 
 class FailProjectDeletion(Struct, frozen=True, kw_only=True, gc=False):
-    """An experiment of a project that is DELETING may not be deleted."""
+    """Records that an experiment of a project that is DELETING must not be deleted."""
 
     project: int
     problem: str
 
 
 class SetBudget(Struct, frozen=True, kw_only=True, gc=False):
-    """What a pool's machines, or the work of a workspace, may cost in a day and in a month; None is no limit.
+    """Sets the limits on the cost of a pool's machines, or of a workspace's jobs, per day and per month; None is no limit.
 
     `owner` is pool or workspace, `name` the pool's name or the workspace's id.
     """
@@ -181,7 +182,7 @@ class SetBudget(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetMaxCost(Struct, frozen=True, kw_only=True, gc=False):
-    """What an experiment may cost in all; None is no limit."""
+    """Sets the limit on the total cost of an experiment; None is no limit."""
 
     experiment: ExperimentId
     max_cost: float | None

@@ -1,4 +1,4 @@
-"""A machine that connects to us, and the slots it brings."""
+"""Agents and the slots of their machines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Slot(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MachineNotice(Struct, frozen=True, kw_only=True, gc=False):
-    """The machine will be taken away."""
+    """A notice that the machine will be taken away."""
 
     kind: NoticeKind
     deadline: datetime | None
@@ -78,7 +78,7 @@ class Agent(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def leaving(self) -> bool:
-        """Nothing new may be placed here: the machine is going away, or may be (a risk is enough not to start on it)."""
+        """Whether the machine is going to be taken away, or may be. A risk suffices: nothing may be placed on it."""
         return self.notice is not None
 
     @property
@@ -87,10 +87,10 @@ class Agent(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def takes_work(self) -> bool:
-        """While it is connected."""
+        """Whether allocations may be placed on it while it is connected."""
         return self.enabled and not self.draining and not self.leaving
 
     @property
     def usable_slots(self) -> frozenset[int]:
-        """Those that may be given to work, used or not."""
+        """Indexes of slots that may be assigned, whether in use or not."""
         return frozenset([slot.index for slot in self.slots if slot.enabled and not slot.draining])

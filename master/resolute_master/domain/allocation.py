@@ -1,4 +1,4 @@
-"""One attempt at a task on exact slots, of one or several agents."""
+"""Allocations: attempts at a task on exact slots, of one or several agents."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, JobId
 from resolute_master.domain.worth import ORDINARY, Worth
 
 EVICTION_COUNTS_S = 600.0
-"""In the choice of victims, each earlier preemption of the task counts as this much lost work: an allocation that has
-just been started again has the least to lose, and it would be the same one each time."""
+"""Lost work that each earlier preemption of a task counts as in the choice of victims. Without it, an allocation that has just
+been restarted would have the least to lose and would be chosen each time."""
 
 
 @lru_cache(maxsize=1)
 def _in_words(moment: datetime, zone: tzinfo | None) -> str:
-    """Everything that a cycle does has one moment. The zone is a part of it: moments of two zones are equal, their words not."""
+    """The text of a moment, cached: a cycle has a single one. The zone is an argument because equal moments in two zones have
+    different texts."""
     return moment.isoformat(timespec="milliseconds")
 
 
 def remembered(what: str, now: datetime) -> str:
-    """What a history keeps of it."""
+    """An entry of a history."""
     return f"{_in_words(now, now.tzinfo)} {what}"
 
 
@@ -42,7 +43,7 @@ class Container(Struct, frozen=True, kw_only=True, gc=False):
     exit: Exit | None = None
     daemon: bool = False
     joined: bool = False
-    """It has asked for the rendezvous."""
+    """Whether it has called the rendezvous."""
 
     @property
     def ended(self) -> bool:
@@ -50,14 +51,15 @@ class Container(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PreemptRequest(Struct, frozen=True, kw_only=True, gc=False):
-    """The allocation was asked to save and end. `deadline` is when it is killed; a notice's deadline comes from its machine."""
+    """A preemption: the allocation is asked to save and end. `deadline` is when it is killed; a notice's deadline comes from its
+    machine."""
 
     reason: str
     requested_at: datetime
     deadline: datetime
     notice: NoticeKind | None = None
     for_another: bool = False
-    """The scheduler gives its room to another."""
+    """Whether the scheduler assigns its slots to another allocation."""
     acknowledged_at: datetime | None = None
 
 
@@ -76,7 +78,7 @@ class AllocationExit(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Allocation(Struct, frozen=True, kw_only=True, gc=False):
-    """What was asked for (`slots_needed`, ...), what was decided (`containers`), and what happened.
+    """An allocation: its request (`slots_needed`, ...), the decision (`containers`), and the events since.
 
     States only move forward. `history` keeps the last transitions for errors and users.
     """
@@ -92,12 +94,12 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     run_id: int = 1
     single_node: bool = False
     deadline: datetime | None = None
-    """By when its work shall be done."""
+    """Deadline of its work; None without one."""
     preemptible: bool = True
     preemption_timeout_s: float = 3600.0
     blocked_agents: tuple[AgentId, ...] = ()
     reserved_agents: tuple[AgentId, ...] = ()
-    """While it is pending: the agents that are reserved for it until enough of the work there has ended."""
+    """While it is pending: agents that are reserved for it until enough allocations there have ended."""
     state: AllocationState = AllocationState.PENDING
     containers: tuple[Container, ...] = ()
     ports: Mapping[str, int] = field(default_factory=dict)
@@ -105,9 +107,9 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     ready_at: datetime | None = None
-    """When its program had begun on every machine, and they had met."""
+    """When its program had started on every machine and the rendezvous was complete."""
     saved_at: datetime | None = None
-    """When it reported the newest of its checkpoints; what was done until then need not be done again."""
+    """When it reported its newest checkpoint. The steps before then need not be repeated."""
     preempt: PreemptRequest | None = None
     killed_at: datetime | None = None
     kill_reason: str = ""
@@ -115,15 +117,15 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
     """The container whose failure came before any kill: it decides the exit."""
     exit: AllocationExit | None = None
     evictions: int = 0
-    """How often its task has made room for another before this run."""
+    """Number of preemptions of its task in favour of other allocations before this run."""
     worth: Worth = ORDINARY
-    """To its search."""
+    """Its worth to its search."""
     resumed_steps: int = 0
-    """Steps of the checkpoint that it started from."""
+    """Steps of the checkpoint from which it started."""
     price_per_hour: float | None = None
-    """Price of all its slots together, since it has them; None without slots, or if the price of one is not known."""
+    """Price of all its slots together, since their assignment; None without slots, or if a price is unknown."""
     price_moves: bool = False
-    """Some of its machines cost what the market asks at the moment."""
+    """Whether some of its machines have market prices."""
     resumed_checkpoint: str | None = None
     history: tuple[str, ...] = ()
 
@@ -137,13 +139,13 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def running_since(self) -> datetime:
-        """Since when something of it runs, or is about to; while it waits, since when it has asked for slots."""
+        """When it was started or assigned; while it is pending, when it requested slots."""
         return self.started_at or self.assigned_at or self.requested_at
 
     @property
     def wasted_since(self) -> datetime:
-        """An end at a moment would cost the time from this to that moment once more, on each slot: what was done since the last
-        checkpoint, and what its start took."""
+        """Start of the time that an end would waste on each slot: the steps since the last checkpoint, and the duration of the
+        start."""
         given = self.assigned_at or self.running_since
         if self.saved_at is None:
             return given
@@ -151,30 +153,30 @@ class Allocation(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def movable(self) -> bool:
-        """It may be moved to save money: it is preemptible, and has committed a checkpoint in this run."""
+        """Whether it may be moved to save money: it is preemptible, and has committed a checkpoint in this run."""
         return self.preemptible and self.saved_at is not None
 
     @property
     def counted_since(self) -> datetime:
-        """As `wasted_since`, for the choice of victims."""
+        """`wasted_since`, corrected for earlier preemptions, for the choice of victims."""
         return self.wasted_since - timedelta(seconds=EVICTION_COUNTS_S * self.evictions)
 
     @property
     def evictions_by_now(self) -> int:
-        """With that of this run: so the next one begins."""
+        """Preemptions including that of this run. The next run begins with this number."""
         return self.evictions + (self.preempt is not None and self.preempt.for_another)
 
     @property
     def leaving(self) -> bool:
-        """It was asked to end, or is ending: its slots will be free without further decision."""
+        """Whether it was asked to end, or is ending: its slots become free without a further decision."""
         return self.preempt is not None or self.killed_at is not None or self.state is AllocationState.TERMINATING
 
     @property
     def held_slots(self) -> tuple[SlotRef, ...]:
-        """Slots that are occupied now: those of containers which have not ended."""
+        """Occupied slots: those of containers that have not ended."""
         return tuple(SlotRef(agent=c.agent, index=i) for c in self.containers if not c.ended for i in c.slots)
 
     @property
     def slots_held(self) -> int:
-        """How many these are."""
+        """Number of occupied slots."""
         return sum([len(c.slots) for c in self.containers if not c.ended])

@@ -36,7 +36,7 @@ class Counter(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PoolBelief(Struct, frozen=True, kw_only=True, gc=False):
-    """What launches have taught us about one offer of one pool. `id` is `<pool>/<offer id>`."""
+    """Facts about one offer of one pool, learnt from launches. `id` is `<pool>/<offer id>`."""
 
     id: str
     pool: str
@@ -44,7 +44,7 @@ class PoolBelief(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ExternalExperiment(Struct, frozen=True, kw_only=True, gc=False):
-    """The unmanaged experiment that its owner calls `id`."""
+    """The unmanaged experiment whose owner's name for it is `id`."""
 
     id: str
     experiment_id: ExperimentId
@@ -113,7 +113,7 @@ ALWAYS_LOADED = (
     "account",
     "agent_key",
 )
-"""Kinds of which every entity is in memory, beside agents."""
+"""Kinds of which every entity is in memory, besides agents."""
 
 KIND_OF: Mapping[type[Any], str] = {type_: kind for kind, type_ in KINDS.items()}
 
@@ -121,12 +121,12 @@ EntityKey = int | str
 
 
 def kind_name(type_: type[Any]) -> str:
-    """The name of the kind that `type_` is."""
+    """Name of the kind of `type_`."""
     return KIND_OF[type_]
 
 
 key_of: Callable[[Entity], EntityKey] = attrgetter("id")
-"""What identifies the entity within its kind."""
+"""Key of an entity within its kind."""
 
 
 class Decision(Struct, frozen=True, kw_only=True, gc=False):
@@ -135,13 +135,13 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     at: datetime
     pool: str
     kind: str
-    """place, preempt, launch, refused, terminate, notice, lost, end ..."""
+    """Kind of the decision: place, preempt, launch, refused, terminate, notice, lost, end ..."""
     subject: str
     reason: str
 
 
 class JournalEntry(Struct, frozen=True, kw_only=True, gc=False):
-    """A cycle, so that it can be run again: its commands and everything that they could not derive.
+    """The record of a cycle, from which it can be run again: its commands and all inputs that do not follow from them.
 
     `commands` and `adopted` are JSON; `entropy` seeds the cycle's ids; `digest` chains over the plans and changes of
     all cycles up to this one.
@@ -156,14 +156,14 @@ class JournalEntry(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Change(Struct, frozen=True, kw_only=True, gc=False):
-    """All or nothing. `journal.sequence` is one more than that of the change before."""
+    """A change, which is applied as a whole or not at all. `journal.sequence` is one more than that of the change before."""
 
     journal: JournalEntry
     upserts: tuple[Entity, ...] = ()
     bodies: tuple[bytes, ...] = ()
-    """What each of `upserts` is stored as, where that is known already: the engine's digest needs it before the store does."""
+    """Stored form of each of `upserts`, if known: the engine's digest needs it before the store does."""
     deletes: tuple[tuple[str, EntityKey], ...] = ()
-    """(kind, key) of rows that are forgotten altogether."""
+    """(kind, key) of rows that are removed."""
     outbox_added: tuple[Effect, ...] = ()
     outbox_removed: tuple[str, ...] = ()
     logs: tuple[LogRecord, ...] = ()

@@ -1,4 +1,4 @@
-"""Saved state and its files."""
+"""Checkpoints and their files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resolute_master.domain.ids import AllocationId, ExperimentId, TaskId, Trial
 
 
 class CheckpointPurpose(StrEnum):
-    """What a trial does with a checkpoint that it did not make itself."""
+    """Purpose for which a trial uses a checkpoint of another one."""
 
     INFERENCE = "INFERENCE"
     FINE_TUNING = "FINE_TUNING"
@@ -44,9 +44,9 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     storage_id: int | None = None
     used_by: tuple[CheckpointUse, ...] = ()
     continued: bool = False
-    """Whether trials of another experiment were started from it. It is not removed by itself."""
+    """Whether trials of another experiment were started from it. Such a checkpoint is not removed automatically."""
     removal: str = ""
-    """Why files of it were removed, or are going to be, in words; empty while nothing was ordered."""
+    """Why files of it were or will be removed, in words; "" if no removal was ordered."""
 
     @property
     def id(self) -> str:

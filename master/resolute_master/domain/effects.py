@@ -20,7 +20,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Exper
 
 
 class StartContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Order the agent to start it. Obeyed when the agent reports any state of the container."""
+    """Order the agent to start a container. Obeyed when the agent reports any state of the container."""
 
     container: ContainerId
     allocation: AllocationId
@@ -32,7 +32,7 @@ class StartContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class KillContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Order the agent to end it now. Obeyed when the container is TERMINATED."""
+    """Order the agent to kill a container. Obeyed when the container is TERMINATED."""
 
     container: ContainerId
     allocation: AllocationId

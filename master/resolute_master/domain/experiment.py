@@ -1,4 +1,4 @@
-"""A search over hyperparameters; a single training is a search with one trial."""
+"""Experiments: searches over hyperparameters. A single training is a search with one trial."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Settings(Struct, frozen=True, gc=False):
 
     @property
     def deadline(self) -> datetime | None:
-        """By when each trial shall be done."""
+        """Deadline of each trial; None without one."""
         text = self.resources.get("deadline")
         return None if text is None else datetime.fromisoformat(text)
 
@@ -72,7 +72,7 @@ def settings_of(configuration: Raw | bytes) -> Settings:
 
 
 def written(config: Mapping[str, Any]) -> Raw:
-    """A configuration, of JSON's own values, as an experiment keeps it."""
+    """The stored form of a configuration of JSON values."""
     return Raw(canonical(config))
 
 
@@ -105,16 +105,16 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
     progress: float = 0.0
     best_validation: float | None = None
     best_trial: TrialId | None = None
-    """Whose that is."""
+    """The trial of the best validation."""
     metric_warning: str = ""
-    """Why nothing can be ranked, while no validation has held the searcher's metric."""
+    """Why trials cannot be ranked, while no validation contains the searcher's metric."""
     shutdown_reason: str = ""
     unmanaged: bool = False
-    """Its trials run elsewhere and report; nothing of it is scheduled. Its state follows from theirs."""
+    """Whether its trials run elsewhere and report. They are not scheduled, and the experiment's state follows from theirs."""
     external_id: str | None = None
-    """Its owner's own name for it; unmanaged experiments only."""
+    """Its owner's name for it; unmanaged experiments only."""
     removes_checkpoints: bool = False
-    """Whether what the `save_*` counts of its storage do not keep is removed by itself. Older experiments keep all."""
+    """Whether checkpoints that exceed the `save_*` counts of its storage are removed automatically. Older experiments keep all."""
 
     def __post_init__(self) -> None:
         # Else it would be a view that keeps all of the text alive that the experiment was read from.
@@ -126,13 +126,13 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
         return _whole.decode(self.configuration)
 
     def with_settings(self, block: str, settings: Mapping[str, Any]) -> Experiment:
-        """The same, with these keys of one block of its configuration set."""
+        """The experiment with these keys of one block of its configuration set."""
         config = self.config
         return replace(self, configuration=written({**config, block: {**config[block], **settings}}))
 
     @property
     def settings(self) -> Settings:
-        """As `config`, and cheaper."""
+        """The parts of the configuration that the rules read; cheaper than `config`."""
         return settings_of(self.configuration)
 
     @property
@@ -149,7 +149,7 @@ class Experiment(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def max_batches(self) -> int | None:
-        """A trial's length where it is counted in steps; None when it is not known, or counted otherwise."""
+        """Length of a trial in steps; None if it is unknown or has another unit."""
         length = self.settings.searcher.get("max_length")
         batches = length.get("batches") if isinstance(length, Mapping) else None
         return None if batches is None else int(batches)

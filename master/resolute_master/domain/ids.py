@@ -6,12 +6,12 @@ from typing import NewType
 
 ExperimentId = NewType("ExperimentId", int)
 TrialId = NewType("TrialId", int)
-"""Also the id of the trial's run in the contract."""
+"""Id of a trial and of its run in the contract."""
 JobId = NewType("JobId", str)
 TaskId = NewType("TaskId", str)
-"""`<experiment id>.<request id>` for a trial."""
+"""Id of a task: `<experiment id>.<request id>` for a trial."""
 AllocationId = NewType("AllocationId", str)
-"""`<task id>.<n>`, n from 1; for a trial, n is its run counter."""
+"""Id of an allocation: `<task id>.<n>`, n from 1; for a trial, n is its run counter."""
 ContainerId = NewType("ContainerId", str)
 AgentId = NewType("AgentId", str)
 InstanceId = NewType("InstanceId", str)

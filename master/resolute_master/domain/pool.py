@@ -24,7 +24,7 @@ class Fitting(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """How a pool decides; a value of the configuration, fixed while the master runs."""
+    """Settings of a pool, a value of the configuration that is fixed while the master runs."""
 
     name: PoolName
     scheduler: SchedulerKind = SchedulerKind.PRIORITY
@@ -45,8 +45,8 @@ class PoolPolicy:
     agent_reconnect_wait_s: float = 25.0
     description: str = ""
     launch_error: bool = True
-    """What the pool can never hold is refused, or ends in error; else it waits with a warning."""
+    """Whether a request that the pool can never hold is refused or fails; otherwise it waits with a warning."""
     budget: Limits = NO_LIMITS
-    """What its machines may cost in a day and in a month."""
+    """Limits on the cost of its machines per day and per month."""
     scaling: PoolScaling | None = None
     """Set when the pool is elastic."""

@@ -1,4 +1,4 @@
-"""A piece of configuration with a name, to be merged under what a user submits."""
+"""Templates: named parts of configurations, which are merged under what a user submits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the users of a pool have held of it lately: a decaying average, exact between any two moments."""
+"""Past usage of a pool by its users: a decaying average, exact between any two moments."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from resolute_master.domain.copies import replace
 from resolute_master.domain.ids import PoolName, UserId
 
 MEASUREMENTS_A_HALF_LIFE = 32
-"""How often what is charged is brought up to date: in this time an average comes 2 % nearer to what is held. More often would
-reschedule every pool for imperceptible changes."""
+"""Measurements per half-life. In the time between two, an average moves 2 % of the way to the present usage. More measurements
+would reschedule every pool for imperceptible changes."""
 
 LEAST_INTERVAL_S = 10.0
-"""Between two measurements, however short the half-life: a measurement writes one row a user."""
+"""Least time between two measurements, however short the half-life is: a measurement writes one row per user."""
 
 GRAIN = 1 / 16
 """Slots. Charges are multiples of it: a smaller difference is not worth a preemption. A power of two, so that sums of charges are
@@ -25,7 +25,7 @@ FORGOTTEN = 1 / 1024
 
 
 def interval(half_life_s: float) -> timedelta:
-    """From one measurement of a pool to the next."""
+    """Time from one measurement of a pool to the next."""
     return timedelta(seconds=max(LEAST_INTERVAL_S, half_life_s / MEASUREMENTS_A_HALF_LIFE))
 
 
@@ -60,7 +60,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
         )
 
     def until(self, now: datetime, half_life_s: float) -> Usage:
-        """With what was held since added to the average. A clock that goes back adds nothing."""
+        """The usage until `now`, with the slots that were held since. A clock that goes back adds nothing."""
         seconds = (now - self.at).total_seconds()
         if seconds <= 0:
             return self
@@ -68,11 +68,11 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
         return replace(self, at=now, average=self.average * kept + self.held * (1 - kept))
 
     def holding(self, slots: int, now: datetime, half_life_s: float) -> Usage:
-        """With this number of held slots from now on."""
+        """The usage with this number of held slots from now on."""
         return replace(self.until(now, half_life_s), held=slots)
 
     def measured(self, now: datetime, half_life_s: float) -> Usage | None:
-        """Charged with its average from now on; None when there is nothing to remember."""
+        """The usage, charged with its average from now on; None when the row can be dropped."""
         current = self.until(now, half_life_s)
         if current.held == 0 and current.average < FORGOTTEN:
             return None

@@ -19,7 +19,7 @@ class AgentUser(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Setting(Struct, frozen=True, kw_only=True, gc=False):
-    """A text that a web interface keeps for its user."""
+    """A text that a web interface stores for its user."""
 
     storage_path: str
     key: str
@@ -31,14 +31,14 @@ class Setting(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Visit(Struct, frozen=True, kw_only=True, gc=False):
-    """When its user last looked at a project."""
+    """Time of a user's last view of a project."""
 
     project_id: int
     at: datetime
 
 
 class Pin(Struct, frozen=True, kw_only=True, gc=False):
-    """A workspace that the user has pinned, shown first."""
+    """A workspace that the user has pinned, which is shown first."""
 
     workspace_id: int
     at: datetime
@@ -58,15 +58,15 @@ class User(Struct, frozen=True, kw_only=True, gc=False):
     agent_user: AgentUser | None = None
     """None: tasks run as the account of the workspace, of the cluster, or one derived from the id."""
     settings: tuple[Setting, ...] = ()
-    """By their ids."""
+    """Settings, by id."""
     visits: tuple[Visit, ...] = ()
-    """One a project, the newest first."""
+    """One per project, the newest first."""
     pins: tuple[Pin, ...] = ()
-    """One a workspace, the newest first."""
+    """One per workspace, the newest first."""
 
 
 class Session(Struct, frozen=True, kw_only=True, gc=False):
-    """A login. The signed token names it; ending the session makes the token worthless."""
+    """A login. The signed token names it; when the session ends, the token becomes invalid."""
 
     id: SessionId
     user_id: UserId

@@ -10,18 +10,18 @@ from resolute_master.domain.ids import PoolName, UserId
 from resolute_master.domain.user import AgentUser
 
 UNCATEGORIZED = "Uncategorized"
-"""The workspace, and the project in it, that always exist and do not change."""
+"""Name of the workspace, and of the project in it, that always exist and do not change."""
 
 UNCATEGORIZED_ID = 1
 
 
 class Deletion(StrEnum):
-    """How far the deletion of a workspace or a project is; one that is deleted is not there any more."""
+    """State of the deletion of a workspace or a project. A deleted one has no row."""
 
     NONE = ""
     DELETING = "DELETING"
     FAILED = "DELETE_FAILED"
-    """It has stopped at something that it may not delete; what is left can be used, or deleted again."""
+    """The deletion has stopped at an entity that it must not delete. The rest can be used, or deleted again."""
 
 
 class Note(Struct, frozen=True, kw_only=True, gc=False):
@@ -32,7 +32,7 @@ class Note(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Workspace(Struct, frozen=True, kw_only=True, gc=False):
-    """The default pools are for work that names no pool; None takes the cluster's."""
+    """A workspace. The default pools are for jobs that name no pool; None selects the cluster's."""
 
     id: int
     name: str
@@ -40,9 +40,9 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     default_compute_pool: PoolName | None = None
     default_aux_pool: PoolName | None = None
     agent_user: AgentUser | None = None
-    """The account of its tasks, for any owner; None: that of the owner."""
+    """The account of its tasks, whoever their owner is; None: that of the owner."""
     archived: bool = False
-    """Its projects count as archived, too."""
+    """Whether it is archived; then its projects count as archived as well."""
     deletion: Deletion = Deletion.NONE
     deletion_error: str = ""
     """Why its deletion has failed."""
@@ -63,7 +63,7 @@ class Project(Struct, frozen=True, kw_only=True, gc=False):
     description: str = ""
     notes: tuple[Note, ...] = ()
     archived: bool = False
-    """By itself: see `lifecycle.workspaces.is_archived`."""
+    """Whether it is archived itself; see `lifecycle.workspaces.is_archived`."""
     deletion: Deletion = Deletion.NONE
     deletion_error: str = ""
     """Why its deletion has failed."""
@@ -78,4 +78,4 @@ class PoolBinding(Struct, frozen=True, kw_only=True, gc=False):
 
     id: PoolName
     workspaces: tuple[int, ...]
-    """Ids, at least one, in order."""
+    """Ids of the workspaces, at least one, sorted."""

@@ -1,4 +1,4 @@
-"""What a trial is worth to its search, as the scheduler and the planner see it."""
+"""The worth of a trial to its search, for the scheduler and the planner."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ EIGHTHS = 8
 """Number of likelihood levels, so that work falls into few classes."""
 
 LARGEST_SCORE = 1e300
-"""Scores are cut to this: a worth holds no infinite numbers."""
+"""Largest absolute score; larger ones are cut, because a worth contains no infinite numbers."""
 
 
 class Worth(Struct, frozen=True, kw_only=True, gc=False):
-    """How likely the search continues with the trial after its next result, by the results so far, and how far it has come.
+    """The likelihood that the search continues with the trial after its next result, by the results so far, and its progress.
 
     Within one job, what is worth more gets slots first. Among equally important work of all jobs, what an end would waste counts in
     the proportion of `likelihood`.
@@ -21,13 +21,13 @@ class Worth(Struct, frozen=True, kw_only=True, gc=False):
     likelihood: float = 1.0
     """0 to 1, in eighths: 0 for a trial that would not continue by the results known now."""
     rung: int = 0
-    """That it trains for."""
+    """The rung that it trains for."""
     score: float = 0.0
     """Its newest result, the smaller the better."""
 
     @property
     def turn(self) -> tuple[float, int, float]:
-        """The smaller, the earlier it gets slots among the trials of its search."""
+        """Sort key among the trials of a search: the smaller, the earlier the trial gets slots."""
         return (-self.likelihood, -self.rung, self.score)
 
 

@@ -1,7 +1,7 @@
 """The legal state transitions, and their consequences.
 
-Knows the states and their consequences, as pure functions of a working copy of the cluster (`step.Step`): a command goes in,
-changed values, effects for the outbox and texts for users come out. Must not know asyncio, the store, a clock or a log.
+Contains the states and their consequences, as pure functions of a working copy of the cluster (`step.Step`): a command goes in,
+changed values, effects for the outbox and texts for users come out. Must not depend on asyncio, the store, a clock or a log.
 
 - `cluster`      the state of the cluster, with its indexes
 - `step`         a working copy: reads through to the cluster, collects what changed

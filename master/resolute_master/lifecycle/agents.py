@@ -22,7 +22,7 @@ from resolute_provisioner.model import Intent
 
 
 def containers_on(step: Step, agent: AgentId) -> tuple[tuple[Allocation, Container], ...]:
-    """What has not ended there, with its allocation."""
+    """Containers on the agent that have not ended, each with its allocation."""
     return tuple(
         (allocation, container)
         for allocation in step.find(Allocation, "allocations_on_agent", agent)
@@ -124,8 +124,8 @@ def _bind_name(step: Step, command: RegisterAgent, before: Agent | None) -> None
 
 
 def _notice_in_force(step: Step, before: Agent | None, command: RegisterAgent) -> MachineNotice | None:
-    """The notice of a machine outside of a cloud no longer applies when the machine starts again; the planner ends a cloud's
-    machine."""
+    """The notice that still applies. The notice of a machine outside of a cloud no longer applies when the machine starts again;
+    the planner ends a cloud's machine."""
     notice = before.notice if before is not None else None
     if notice is None or command.instance is not None or before is None or before.incarnation == command.incarnation:
         return notice
@@ -145,13 +145,13 @@ def _fail_on_lost_devices(step: Step, before: Agent, devices: tuple[Device, ...]
 
 
 def _slots(before: Agent | None, devices: tuple[Device, ...]) -> tuple[Slot, ...]:
-    """Flags set by operators stay with the device."""
+    """The slots for the reported devices. Flags set by operators stay with the device."""
     known = {slot.device: slot for slot in before.slots} if before else {}
     return tuple(known.get(device, Slot(device=device)) for device in _by_index(devices))
 
 
 def _fail_missing(step: Step, agent: AgentId, reported: set[str]) -> None:
-    """Containers that the agent had once reported, and has no more."""
+    """Records the failure of containers that the agent reported earlier and does not report now."""
     for allocation, container in containers_on(step, agent):
         if container.id not in reported and not step.outstanding(f"start:{container.id}"):
             _fail(step, allocation, container, FailureKind.RESTORE_ERROR, "")
@@ -172,7 +172,8 @@ def _fence(step: Step, id_: AgentId, incarnation: str) -> Agent:
 
 
 def _believe(step: Step, agent: Agent, report_: ContainerReport) -> None:
-    """A report may arrive twice, and after later ones: container states only move forward, so old reports change nothing."""
+    """Applies the report of a container. A report may arrive twice, or after later ones: container states only move forward, so
+    old reports change nothing."""
     container = ContainerId(report_.container_id)
     for allocation in step.find(Allocation, "allocation_of_container", container):
         if not any(c.id == container and c.agent == agent.id for c in allocation.containers):
@@ -188,7 +189,8 @@ def _believe(step: Step, agent: Agent, report_: ContainerReport) -> None:
 
 
 def notice(step: Step, command: ReportNotice) -> None:
-    """The machine will go away: place nothing there, ask for checkpoints with the deadline, get a replacement."""
+    """Records a notice: nothing more is placed on the machine, its tasks are asked for checkpoints by the deadline, and a
+    replacement is launched."""
     agent = _fence(step, command.agent, command.incarnation)
     if agent.notice is not None and not _is_news(agent.notice, command):
         return
@@ -207,7 +209,7 @@ def notice(step: Step, command: ReportNotice) -> None:
 
 
 def spend_join_token(step: Step, id_: AgentId, incarnation: str) -> None:
-    """Its machine has a secret of its own now. Again is harmless."""
+    """Invalidates the join token of a machine that has a credential of its own now. Repeated calls are harmless."""
     agent = _fence(step, id_, incarnation)
     instance = step.get(Instance, agent.instance_id) if agent.instance_id else None
     if instance is not None and instance.join_token_spent_at is None:
@@ -215,7 +217,8 @@ def spend_join_token(step: Step, id_: AgentId, incarnation: str) -> None:
 
 
 def _is_news(before: MachineNotice, command: ReportNotice) -> bool:
-    """A mere risk takes nothing back from a certain end; of two reasons to end the sooner one counts."""
+    """Whether the notice changes the present one. A risk does not replace a certain end; of two deadlines, the earlier one
+    counts."""
     if command.kind is before.kind:
         return command.deadline != before.deadline
     if NoticeKind.REBALANCE in (command.kind, before.kind):
@@ -227,20 +230,20 @@ def _is_news(before: MachineNotice, command: ReportNotice) -> bool:
 
 
 def disconnect(step: Step, id_: AgentId, incarnation: str) -> None:
-    """The link is down; the agent may reconnect."""
+    """Records the end of the agent's link. The agent may reconnect."""
     agent = step.get(Agent, id_)
     if agent is not None and agent.incarnation == incarnation and agent.connected:
         step.put(replace(agent, disconnected_at=step.now))
 
 
 def disconnect_all(step: Step) -> None:
-    """No link survives a restart of the master; each agent gets a full reconnect wait."""
+    """Records all agents as disconnected after a restart of the master. Each gets a full reconnect wait."""
     for agent in step.all(Agent):
         step.put(replace(agent, disconnected_at=step.now))
 
 
 def lose(step: Step, id_: AgentId, reason: str, *, word: str = "lost") -> None:
-    """It is lost, with everything on it. `word` is the name of the decision."""
+    """Records the loss of an agent with everything on it. `word` is the name of the decision."""
     agent = step.get(Agent, id_)
     if agent is None:
         return
@@ -253,7 +256,7 @@ def lose(step: Step, id_: AgentId, reason: str, *, word: str = "lost") -> None:
 
 
 def forget(step: Step, command: ForgetAgent) -> None:
-    """Free its name: another machine may join under it, or this one again."""
+    """Releases the name of an agent: another machine may join under it, or the same one again."""
     agent, key = step.get(Agent, command.agent), step.get(AgentKey, command.agent)
     if agent is None and key is None:
         raise NotFound("agent", command.agent)

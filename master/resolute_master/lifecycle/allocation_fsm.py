@@ -1,4 +1,4 @@
-"""One allocation by itself: which moves are legal, and what each asks of the world.
+"""The state machine of one allocation: the legal transitions, and the effects of each.
 
     PENDING -> ASSIGNED -> PULLING -> STARTING -> RUNNING -> TERMINATING -> TERMINATED
 
@@ -35,11 +35,11 @@ KILL_AGAIN_S = 30.0
 
 MEMBER_FAILED = "a member of the gang failed"
 ONLY_DAEMONS_LEFT = "only daemons are left"
-"""The kills that the allocation orders itself; the second one ends work that is done, and does not decide the exit."""
+"""Kills that the allocation itself orders. The second one ends work that is done, and does not affect the exit."""
 
 
 class InvalidTransition(Exception):
-    """A rule asked for a move that does not exist; carries the story of the allocation."""
+    """A rule requested a transition that does not exist. The error contains the history of the allocation."""
 
     def __init__(self, allocation: Allocation, event: object) -> None:
         super().__init__(
@@ -58,7 +58,7 @@ class Assigned(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ContainerMoved(Struct, frozen=True, kw_only=True, gc=False):
-    """An agent's report, or the news that the container is lost with its agent."""
+    """A state that an agent reports, or the loss of a container with its agent."""
 
     container: ContainerId
     state: ContainerState
@@ -82,7 +82,7 @@ class KillAsked(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LaunchGivenUp(Struct, frozen=True, kw_only=True, gc=False):
-    """The machines that it waits for cannot be launched."""
+    """The machines that the allocation waits for cannot be launched."""
 
     reason: str
 
@@ -96,11 +96,11 @@ class Ready(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Saved(Struct, frozen=True, kw_only=True, gc=False):
-    """It has reported a checkpoint from which its work continues."""
+    """The task has reported a checkpoint, from which the next run continues."""
 
 
 class Waits(Struct, frozen=True, kw_only=True, gc=False):
-    """It is up, and has nothing to work on yet."""
+    """The task is ready and has no work yet."""
 
 
 class DaemonMarked(Struct, frozen=True, kw_only=True, gc=False):
@@ -128,7 +128,7 @@ Outcome = tuple[Allocation, tuple[Effect, ...]]
 
 
 def step(allocation: Allocation, event: AllocationEvent, now: datetime) -> Outcome:
-    """The allocation after the event, and what is to be done about it."""
+    """The allocation after the event, and the effects of the event."""
     if allocation.ended:
         return allocation, ()
     match event:
@@ -274,13 +274,13 @@ def _kill(allocation: Allocation, reason: str, now: datetime) -> Outcome:
 
 
 def _withdraw(allocation: Allocation, reason: str, now: datetime) -> Allocation:
-    """It never got slots: nothing ran, nothing is paid."""
+    """Ends an allocation that never got slots: nothing ran, and nothing is paid."""
     ended = _enter(allocation, AllocationState.TERMINATED, now)
     return replace(ended, ended_at=now, exit=AllocationExit(reason=f"ended before it started: {reason}"))
 
 
 def _give_up(allocation: Allocation, reason: str, now: datetime) -> Allocation:
-    """What has its slots needs no machine any more."""
+    """Ends a pending allocation whose machines cannot be launched. An allocation with slots needs no machine and continues."""
     if allocation.state is not AllocationState.PENDING:
         return allocation
     ended = _enter(allocation, AllocationState.TERMINATED, now)
@@ -292,7 +292,7 @@ def _give_up(allocation: Allocation, reason: str, now: datetime) -> Allocation:
 
 
 def _decide_exit(allocation: Allocation) -> AllocationExit:
-    """What ended first decides: a failure before any kill, else the kill, else the tasks' own clean end."""
+    """The exit. The first end decides: a failure before any kill, otherwise the kill, otherwise the tasks' own clean end."""
     request = allocation.preempt
     acknowledged = request is not None and request.acknowledged_at is not None
     if allocation.first_failure is not None:
@@ -374,7 +374,7 @@ def _enter(allocation: Allocation, state: AllocationState, now: datetime) -> All
 
 
 def _entered(allocation: Allocation, state: AllocationState, now: datetime) -> dict[str, Any]:
-    """What changes when it enters the state."""
+    """The changes of an allocation that enters the state."""
     return {"state": state, "history": _history_with(allocation, state.value, now)}
 
 

@@ -1,4 +1,4 @@
-"""What a change of one allocation means for its slots, its trial and its machines."""
+"""The consequences of a change of one allocation for its slots, its trial and its machines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PORT_BASES = {
     "INTER_TRAIN_PROCESS_COMM_PORT_2": 12365,
     "C10D_PORT": 29400,
 }
-"""Ports that every allocation gets for itself; they count up from here, past those of the agents' other allocations."""
+"""First of the ports that every allocation gets. They count up from here, past those of the agents' other allocations."""
 
 
 def move(step: Step, id_: AllocationId, event: allocation_fsm.AllocationEvent) -> Allocation | None:
-    """Apply the event and all that follows from it. An unknown allocation is one that ended long ago: None."""
+    """Apply the event and its consequences. None for an unknown allocation, which ended long ago."""
     before = step.get(Allocation, id_)
     if before is None:
         return None
@@ -44,7 +44,7 @@ def move(step: Step, id_: AllocationId, event: allocation_fsm.AllocationEvent) -
 
 
 def _tell(step: Step, before: Allocation, after: Allocation) -> None:
-    """The start of a run and failed containers, in the words of the original, which users' scripts search logs for."""
+    """Logs the start of a run and failed containers in the words of the original, because users' scripts search logs for them."""
     if before.started_at is None and after.started_at is not None and after.trial_id is not None:
         experiment = after.task_id.partition(".")[0]
         text = f"Resources for Trial {after.trial_id} (Experiment {experiment}) have started: run {after.run_id}"
@@ -74,7 +74,7 @@ def _ended(step: Step, allocation: Allocation) -> None:
 
 
 def assign(step: Step, id_: AllocationId, slots: Sequence[SlotRef], agents: Sequence[AgentId], reason: str) -> None:
-    """Give it exactly these slots; `agents` in rank order, one container each (a zero-slot task names its agent only)."""
+    """Assign exactly these slots; `agents` in rank order, one container each. A task without slots has an agent only."""
     allocation = step.need(Allocation, id_)
     containers = tuple(
         [
@@ -119,7 +119,7 @@ def _free_ports(step: Step, agents: Sequence[AgentId]) -> dict[str, int]:
 
 
 def _on_these_machines(step: Step, agents: Sequence[AgentId]) -> Sequence[AgentId]:
-    """The agents, and those that share a computer with them: such agents have its loopback address."""
+    """The agents, and those on the same computer: agents with its loopback address."""
     found = [agent for id_ in agents if (agent := step.get(Agent, id_)) is not None]
     pools = sorted({agent.pool for agent in found if agent.address.startswith("127.")})
     beside = [a.id for pool in pools for a in step.find(Agent, "agents_of_pool", pool) if a.address.startswith("127.")]
@@ -135,7 +135,7 @@ def preempt(
     notice: NoticeKind | None = None,
     for_another: bool = False,
 ) -> None:
-    """Ask it to save and end."""
+    """Preempt the allocation: ask it to save and end."""
     before = step.need(Allocation, id_)
     asked = allocation_fsm.PreemptionAsked(reason=reason, deadline=deadline, notice=notice, for_another=for_another)
     after = move(step, id_, asked)
@@ -153,7 +153,7 @@ def kill(step: Step, id_: AllocationId, reason: str) -> None:
 
 
 def from_task(step: Step, id_: AllocationId, event: allocation_fsm.AllocationEvent) -> None:
-    """A report of the task itself."""
+    """Apply a report of the task itself. Raises `NotFound`."""
     if move(step, id_, event) is None:
         raise NotFound("allocation", id_)
 

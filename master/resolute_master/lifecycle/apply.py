@@ -1,4 +1,4 @@
-"""A command, carried out on a working copy; the reply is what the caller gets once it is stored."""
+"""Applies a command to a working copy. The caller gets the reply once the change is stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from resolute_master.lifecycle.step import Step
 
 
 def apply(step: Step, command: c.Command) -> Any:
-    """Raises a `ResoluteError` when the command is refused; what it has written is taken back then (`Step.attempt`)."""
+    """Applies the command. Raises a `ResoluteError` if it is refused; then its writes are undone (`Step.attempt`)."""
     reply = RULES[type(command)](step, command)
     settle(step)
     return reply
@@ -76,7 +76,7 @@ def _patch(step: Step, command: c.PatchExperiment) -> None:
 
 
 def _acknowledge(step: Step, command: c.AcknowledgePreemption) -> None:
-    """A task whose search has nothing for it to do ends without having been asked to."""
+    """Records an acknowledgement. A task for which its search has no work ends without a request."""
     allocation = step.get(Allocation, command.allocation)
     trial = None if allocation is None or allocation.trial_id is None else step.get(Trial, allocation.trial_id)
     row = None if trial is None else searching.row_of(step, trial)
@@ -128,7 +128,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     RecordBootFailure: instances.boot_failed,
     RecordStray: instances.stray,
     RecordPrices: offers.record_prices,
-    # What administrators and the queue's users ask for
+    # Requests of administrators and of users of the queue
     c.UpdateJob: jobs.update,
     a.PutTemplate: templates.put,
     a.RenameTemplate: templates.rename,
@@ -185,7 +185,7 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.CreateUnmanagedTrial: unmanaged.create_trial,
     c.StartUnmanagedRun: unmanaged.start_run,
     c.ReportUnmanagedTrial: lambda step, command: unmanaged.record_contact(step, command.trial, command.state),
-    # What tasks say
+    # Reports of tasks
     c.JoinRendezvous: lambda step, command: allocations.join_rendezvous(step, command.allocation, command.container),
     c.AcknowledgePreemption: _acknowledge,
     c.RequestPreemption: _request_preemption,
@@ -215,4 +215,4 @@ RULES: Mapping[type[c.Command], Callable[[Step, Any], Any]] = {
     c.ReportRemovalWaits: checkpoints.removal_waits,
     c.UseCheckpoint: checkpoints.use,
 }
-"""What is done for each command."""
+"""The rule for each command."""

@@ -1,4 +1,4 @@
-"""Archiving of workspaces and projects: what is archived is kept and shown, and accepts no new work and no changes."""
+"""Archiving of workspaces and projects: an archived one is kept and shown, and accepts no new work and no changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resolute_master.lifecycle.step import Step
 
 
 def archive_workspace(step: Step, command: c.ArchiveWorkspace) -> None:
-    """Its projects count as archived while it is."""
+    """Archives or unarchives a workspace. While it is archived, its projects count as archived."""
     workspace = workspaces.need_workspace(step, command.workspace)
     if workspace.immutable:
         raise FailedPrecondition(f"workspace '{workspace.name}' always exists: it cannot be archived or unarchived")
@@ -21,7 +21,8 @@ def archive_workspace(step: Step, command: c.ArchiveWorkspace) -> None:
 
 
 def archive_project(step: Step, command: c.ArchiveProject) -> None:
-    """Not within an archived workspace, with which it is archived already."""
+    """Archives or unarchives a project. It is refused within an archived workspace, because the project counts as archived
+    already."""
     project = workspaces.need_project(step, command.project)
     if project.immutable:
         raise FailedPrecondition(f"project '{project.name}' always exists: it cannot be archived or unarchived")

@@ -1,4 +1,4 @@
-"""Whether a pool can ever hold what is asked of it."""
+"""Whether a pool can ever hold a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints after they were reported: their metadata, their users, and the removal of unneeded ones."""
+"""Reported checkpoints: their metadata, their users, and the removal of unneeded ones."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ SHOWN_GLOBS = 5
 
 ON_REQUEST = "on request"
 BY_A_TASK = "a task removed its files"
-"""Why a checkpoint was removed."""
+"""Reason for the removal of a checkpoint."""
 
 COUNTS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 
 FALLBACKS = 2
-"""Checkpoints that a running trial has at least, newest first."""
+"""Least number of checkpoints that a running trial keeps, newest first."""
 
 NOT_FILES_OF_THE_USER = {"metadata.json", "manifest.json"}
-"""What is kept about a checkpoint beside its files: their coming and going does not make it a partial one."""
+"""Files about a checkpoint itself. Their presence does not affect whether it is partial."""
 
 
 def need_checkpoint(step: Step, uuid: str) -> Checkpoint:
@@ -60,7 +60,7 @@ def set_metadata(step: Step, uuid: str, value: Mapping[str, Any]) -> None:
 
 
 def use(step: Step, command: UseCheckpoint) -> None:
-    """Repeated reports are recorded once."""
+    """Records that a trial uses a checkpoint; repeated reports are recorded once."""
     checkpoint = need_checkpoint(step, command.uuid)
     if step.get(Trial, command.trial) is None:
         raise NotFound("trial", command.trial)
@@ -73,7 +73,7 @@ def use(step: Step, command: UseCheckpoint) -> None:
 
 
 def set_resources(step: Step, command: SetCheckpointResources) -> None:
-    """What is left of its files."""
+    """Records the remaining files of a checkpoint."""
     before = need_checkpoint(step, command.uuid)
     step.done(command.order)
     state = before.state
@@ -102,7 +102,8 @@ def delete(step: Step, uuids: Iterable[str]) -> None:
 
 
 def _order_removal(step: Step, checkpoint: Checkpoint, why: str) -> None:
-    """Ordered again for the same reason, as while its storage is away, it is noted once."""
+    """Orders the removal of a checkpoint. If it is ordered again for the same reason, for example while the storage is
+    unavailable, it is noted once."""
     step.emit([RemoveCheckpoint(uuid=checkpoint.uuid, experiment=checkpoint.experiment_id)])
     _note_removal(step, checkpoint, why, "")
 
@@ -116,7 +117,7 @@ def _note_removal(step: Step, checkpoint: Checkpoint, why: str, what: str) -> No
 
 
 def remove_files(step: Step, command: RemoveCheckpointFiles) -> None:
-    """All checkpoints of the request or none."""
+    """Orders the removal of files of all checkpoints in the request, or of none."""
     if len(command.globs) > MAX_GLOBS:
         raise InvalidInput(f"checkpointGlobs: {len(command.globs)} patterns are more than {MAX_GLOBS}; send fewer")
     for glob in command.globs:
@@ -156,7 +157,7 @@ def _resume_points(trial: Trial | None) -> set[str]:
 
 
 class Policy(NamedTuple):
-    """Which checkpoints are kept: their number, and the metrics to rank them by."""
+    """A policy for the checkpoints that are kept: their number, and the metrics to rank them by."""
 
     experiment_best: int
     trial_best: int
@@ -165,7 +166,7 @@ class Policy(NamedTuple):
 
 
 def policy_of(experiment: Experiment, wanted: SetCheckpointPolicy) -> Policy:
-    """With the experiment's own counts if none are given. Raises `InvalidInput`."""
+    """The policy with the requested counts, or the experiment's own. Raises `InvalidInput`."""
     storage = experiment.config["checkpoint_storage"]
     return Policy(
         experiment_best=_count(storage, "save_experiment_best", wanted.experiment_best),
@@ -183,7 +184,7 @@ def _count(storage: Mapping[str, Any], name: str, wanted: int | None) -> int:
 
 
 def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
-    """Store the counts, and order the removal of what they do not keep."""
+    """Store the counts, and order the removal of the other checkpoints."""
     experiment = experiments.need(step, command.experiment)
     policy = policy_of(experiment, command)
     counts = {
@@ -200,7 +201,7 @@ def set_policy(step: Step, command: SetCheckpointPolicy) -> None:
 
 
 def keep(step: Step, command: KeepCheckpoints) -> None:
-    """Order the removal of what the experiment's own counts do not keep. A deleted experiment keeps nothing."""
+    """Order the removal of checkpoints that exceed the experiment's own counts. A deleted experiment keeps none."""
     step.done(command.order)
     experiment = step.get(Experiment, command.experiment)
     if experiment is None or not experiment.removes_checkpoints:
@@ -222,9 +223,8 @@ def superfluous(
     trials: Iterable[Trial],
     metrics: Mapping[str, float | None],
 ) -> tuple[Checkpoint, ...]:
-    """What the experiment's own counts do not keep. Of a trial that may still run two stay at least: when files of the newest turn
-    out to be damaged, the run resumes from the one before.
-    """
+    """Checkpoints that exceed the experiment's own counts. A trial that may still run keeps at least two: if the newest is
+    damaged, the run resumes from the one before."""
     trials = tuple(trials)
     found = [each for each in checkpoints if each.state is not CheckpointState.DELETED]
     nothing = SetCheckpointPolicy(
@@ -239,7 +239,7 @@ def superfluous(
 
 
 def metric_at(validations: Iterable[MetricReport], checkpoint: Checkpoint, name: str) -> float | None:
-    """The metric of the validation at exactly the checkpoint's step, of its newest run."""
+    """The metric of the validation at exactly the checkpoint's step, from the trial's newest run."""
     found: float | None = None
     for report in validations:
         if report.trial_id == checkpoint.trial_id and report.steps_completed == checkpoint.steps_completed:

@@ -1,4 +1,4 @@
-"""The state of the cluster: one table a noun, and the indexes that the rules look things up by."""
+"""The state of the cluster: one table per noun, and indexes for the rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INDEXES: Mapping[str, str] = {
     "beliefs_of_pool": "belief",
     "trials_of_search": "search_trial",
 }
-"""name -> kind of what it lists."""
+"""Name of an index -> kind of entities in it."""
 
 
 def _places_of_allocation(allocation: Allocation) -> tuple[Place, ...]:
@@ -62,7 +62,7 @@ def _places_of_instance(instance: Instance) -> tuple[Place, ...]:
 
 
 def line_of(job: Job) -> IndexValue:
-    """The jobs among which it has its place: those of its pool and priority that have not ended."""
+    """The queue in which a job has its place: the jobs of its pool and priority that have not ended."""
     return None if job.ended else f"{job.priority} {job.pool}"
 
 
@@ -80,19 +80,19 @@ PLACES: Mapping[str, Callable[[Any], tuple[Place, ...]]] = {
     "belief": lambda e: (("beliefs_of_pool", e.pool),),
     "search_trial": lambda e: (("trials_of_search", e.search),),
 }
-"""kind -> where an entity of it is listed. Kinds that are not here are in no index."""
+"""Kind -> the places of an entity in indexes. Kinds without an entry are in no index."""
 
 
 SEARCH_TRIALS = kind_name(SearchTrial)
 
 
 class ClusterState:
-    """What is durable, in memory. Only `absorb`, `adopt` and `forget` change it, and only the engine calls them."""
+    """The durable state, in memory. Only `absorb`, `adopt` and `forget` change it, and only the engine calls them."""
 
     def __init__(self, entities: Iterable[Entity] = (), outbox: Iterable[Effect] = ()) -> None:
         self._tables: dict[str, dict[EntityKey, Any]] = {kind: {} for kind in KINDS}
         self.by_kind: Mapping[str, Mapping[EntityKey, Any]] = self._tables
-        """Kind -> key -> entity, as it is now: for working copies, which look up a hundred times for each command's one write."""
+        """Kind -> key -> entity, live: for working copies, which read a hundred times for each write of a command."""
         self._listed: dict[Place, set[EntityKey]] = {}
         self.boards = Boards()
         """Results of searches, in order."""
@@ -111,11 +111,11 @@ class ClusterState:
         return tuple(table[key] for key in sorted(table, key=sortable))
 
     def by_key(self, type_: type[E]) -> dict[Any, E]:
-        """Every entity of the kind as it is now: a copy, for readers in another thread."""
+        """A copy of the table of the kind, for readers in another thread."""
         return dict(self._tables[kind_name(type_)])
 
     def listed(self, type_: type[E]) -> list[E]:
-        """Every entity of the kind as it is now, in no order: a copy, for readers in another thread."""
+        """A copy of the entities of the kind, in no order, for readers in another thread."""
         return list(self._tables[kind_name(type_)].values())
 
     def keys(self, index: str, value: IndexValue) -> frozenset[EntityKey]:
@@ -130,15 +130,15 @@ class ClusterState:
         return tuple(table[key] for key in sorted(self.keys(index, value), key=sortable))
 
     def entities(self) -> tuple[Entity, ...]:
-        """Everything, by kind and key."""
+        """All entities, by kind and key."""
         return tuple(self._tables[kind][key] for kind in KINDS for key in sorted(self._tables[kind], key=sortable))
 
     def tables(self) -> tuple[tuple[str, list[Entity]], ...]:
-        """Everything as it is now, by kind, in no order: a copy that later changes do not reach."""
+        """A copy of all entities by kind, in no order; later changes do not affect it."""
         return tuple((kind, list(self._tables[kind].values())) for kind in KINDS)
 
     def absorb(self, change: Change) -> None:
-        """Take over what has been committed."""
+        """Apply a committed change."""
         self.adopt(change.upserts)
         for kind, key in change.deletes:
             self.forget(kind, key)
@@ -160,7 +160,7 @@ class ClusterState:
                 self._list(key, () if before is None else places(before), places(entity))
 
     def forget(self, kind: str, key: EntityKey) -> None:
-        """Drop it from memory; unknown is fine."""
+        """Drop an entity from memory; an unknown one is no error."""
         entity = self._tables[kind].pop(key, None)
         if kind == SEARCH_TRIALS:
             self.boards.move(entity, None)
@@ -181,5 +181,5 @@ class ClusterState:
 
 
 def sortable(key: EntityKey) -> tuple[int, str]:
-    """Numbers by size, words by their letters."""
+    """Sort key: numbers by size, texts by their characters."""
     return (key, "") if isinstance(key, int) else (0, key)

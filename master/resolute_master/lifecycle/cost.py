@@ -23,7 +23,7 @@ ACCOUNTS = ("useful", "starting", "checkpointing", "lost", "idle")
 
 
 class Grouping(StrEnum):
-    """What the lines are of."""
+    """The key of the lines."""
 
     POOL = "pool"
     INSTANCE = "instance"
@@ -63,7 +63,7 @@ NOTHING = Line(booking=Booking(), costs=dict.fromkeys(ACCOUNTS, 0.0))
 
 
 def line_of_machine(instance: Instance, books: Books, *, now: datetime) -> Line:
-    """All of its paid time until now."""
+    """The line of all paid time of a machine until now."""
     booked: dict[float | None, Booking] = {}
     for span, begin, end, price in _priced(instance, books, now, None, None):
         booked[price] = booked.get(price, Booking()) + span.within(begin, end)
@@ -71,7 +71,7 @@ def line_of_machine(instance: Instance, books: Books, *, now: datetime) -> Line:
 
 
 def _line(instance: Instance, booking: Booking, price_per_hour: float | None) -> Line:
-    """The booking at one price of the whole machine; None is not known."""
+    """A line for a booking at one price of the whole machine; None: unknown."""
     price = (price_per_hour or 0.0) / 3600.0 / max(1, instance.slots)
     return Line(
         booking=booking,
@@ -83,7 +83,7 @@ def _line(instance: Instance, booking: Booking, price_per_hour: float | None) ->
 def _priced(
     instance: Instance, books: Books, now: datetime, since: datetime | None, until: datetime | None
 ) -> Iterator[tuple[Span, datetime, datetime, float | None]]:
-    """What of each span is between two moments, in stretches that the whole machine had one price in."""
+    """The part of each span between two moments, divided where the price of the machine changed."""
     for span in books.spans(instance, now):
         begin = span.begin if since is None else max(span.begin, since)
         end = span.end if until is None else min(span.end, until)
@@ -92,7 +92,7 @@ def _priced(
 
 
 def _days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The stretch, cut at each midnight of UTC."""
+    """The stretch, divided at each midnight in UTC."""
     begin = begin.astimezone(UTC)
     while begin < end:
         midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
@@ -110,7 +110,7 @@ def cost_by(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> dict[str, Line]:
-    """Lines by key, sorted; each key is an id in words. The key "" has time without an owner, and that of an unknown job."""
+    """Lines by key, sorted; each key is an id as text. The key "" has time without an owner, and that of unknown jobs."""
     lines: dict[str, Line] = {}
     for instance in instances:
         booked: dict[tuple[str, float | None], Booking] = {}

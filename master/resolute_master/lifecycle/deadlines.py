@@ -28,7 +28,7 @@ Pools = Mapping[PoolName, PoolPolicy]
 
 
 def deadline(entity: Entity, pools: Pools) -> datetime | None:
-    """When something is due about it, None when nothing is."""
+    """Time of the next deadline of the entity, None without one."""
     due = _DUE.get(type(entity))
     return None if due is None else due(entity, pools)
 
@@ -76,13 +76,13 @@ _DUE: Mapping[type[Entity], Callable[[Any, Pools], datetime | None]] = {
 
 
 def _half_life_s(pools: Pools, pool: PoolName) -> float | None:
-    """None for a pool that does not remember, or that the configuration no longer has."""
+    """The half-life of usage in a pool; None for a pool without one, or that the configuration no longer has."""
     policy = pools.get(pool)
     return None if policy is None else policy.usage_half_life_s
 
 
 def expire(step: Step, entity: Entity) -> None:
-    """Its deadline has passed."""
+    """Applies the consequences of a deadline that has passed."""
     match entity:
         case Agent():
             wait = (step.now - entity.disconnected_at).total_seconds() if entity.disconnected_at else 0.0

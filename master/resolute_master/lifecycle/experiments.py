@@ -1,4 +1,4 @@
-"""Experiments: from creation to deletion, and the conversation with their search method."""
+"""Experiments: from creation to deletion, and the events and requests of their search method."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def trials_of(step: Step, experiment: Experiment) -> tuple[Trial, ...]:
 
 
 def create(step: Step, command: CreateExperiment) -> ExperimentId:
-    """Store it with its first trials: PAUSED, or ACTIVE if that was requested."""
+    """Store an experiment with its first trials: PAUSED, or ACTIVE if requested."""
     named = step.get(ExternalExperiment, command.external_id) if command.external_id is not None else None
     if named is not None:
         return named.experiment_id
@@ -95,7 +95,7 @@ def create(step: Step, command: CreateExperiment) -> ExperimentId:
 
 
 def _new_job(step: Step, command: CreateExperiment, id_: ExperimentId) -> Job:
-    """Its job in the queue."""
+    """The job of a new experiment."""
     job = Job(
         id=JobId(step.ids.uuid()),
         kind="EXPERIMENT",
@@ -143,7 +143,7 @@ def kill(step: Step, id_: ExperimentId) -> None:
 
 
 def finish_if_done(step: Step, id_: ExperimentId) -> None:
-    """A stopping experiment ends when its last trial has ended."""
+    """Ends a stopping experiment when its last trial has ended."""
     experiment = need(step, id_)
     if not experiment.state.stopping or any(not t.state.gone for t in trials_of(step, experiment)):
         return
@@ -289,7 +289,7 @@ def set_log_retention(step: Step, id_: ExperimentId, days: int) -> None:
 
 
 def notify_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> None:
-    """One event of the search; its new state is saved in the same commit as what it asks for."""
+    """Passes an event to the search. Its new state is saved in the same commit as its requests."""
     experiment = need(step, id_)
     if experiment.unmanaged:
         return
@@ -303,7 +303,7 @@ def notify_search(step: Step, id_: ExperimentId, event: search.SearchEvent) -> N
 
 
 def propose(step: Step, command: ProposePoints) -> None:
-    """Points for a search that waits for them; late ones are dropped."""
+    """Passes points to a search that waits for them; late ones are dropped."""
     search_ = step.get(Search, command.experiment)
     experiment = step.get(Experiment, command.experiment)
     if search_ is None or experiment is None or experiment.state.gone or search_.requested != command.known:
@@ -329,7 +329,7 @@ def _act(step: Step, experiment: Experiment, actions: Iterable[search.SearchActi
 
 
 def _source_of(step: Step, experiment: Experiment, action: search.Create) -> str | None:
-    """The newest checkpoint of the trial that the new one follows on."""
+    """The newest checkpoint of the trial from which the new one continues; None without such a trial."""
     if action.source is None:
         return None
     known = step.find(Trial, "trial_of_request", action.source)
@@ -338,7 +338,7 @@ def _source_of(step: Step, experiment: Experiment, action: search.Create) -> str
 
 
 def _trials_of_request(step: Step, experiment: Experiment, request_id: str) -> list[Trial]:
-    """Searches with the same seed draw the same request ids."""
+    """The experiment's trials for a request. Request ids are not unique: searches with the same seed draw the same ones."""
     found = step.find(Trial, "trial_of_request", request_id)
     return [trial for trial in found if trial.experiment_id == experiment.id and not trial.state.gone]
 

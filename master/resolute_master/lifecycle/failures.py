@@ -1,4 +1,4 @@
-"""What is kept of a trial's failures, and the sentences that describe them."""
+"""Records of a trial's failures, and the sentences that describe them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resolute_master.domain.ids import TrialId
 from resolute_master.domain.trial import Failure, Trial
 
 _CHANGING = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""Addresses in memory and ids of runs: no two failures have the same."""
+"""Memory addresses and ids of runs, which differ in all failures."""
 _NUMBER = re.compile(r"\d+")
 
 _HINTS = (
@@ -40,13 +40,13 @@ _HINTS = (
         "another program of the machine uses the port: read the port from the environment, as docs/distributed.md shows",
     ),
 )
-"""What an error mostly means; the first that is found counts."""
+"""Probable causes of errors; the first that matches counts."""
 
 _KILLED_CODES = (-9, 137)
 
 
 def next_failure(before: Failure | None, exit_: AllocationExit) -> Failure:
-    """The failure with how many times in a row it was the same."""
+    """The failure, with the number of times in a row that it was the same."""
     failure = Failure(reason=exit_.reason, error=exit_.error[-MAX_ERROR_CHARACTERS:], code=exit_.code)
     if before is not None and _alike(before) == _alike(failure):
         failure = replace(failure, times=before.times + 1)
@@ -54,20 +54,20 @@ def next_failure(before: Failure | None, exit_: AllocationExit) -> Failure:
 
 
 def _alike(failure: Failure) -> tuple[int | None, str, str]:
-    """Equal for failures that are taken for the same one: memory addresses, ids, and numbers of the message aside."""
+    """A key that is equal for failures that count as the same: without memory addresses, ids, and numbers in the message."""
     *frames, message = _CHANGING.sub("#", failure.error).split("\n")
     reason = "" if failure.code is not None else failure.reason
     return failure.code, reason, "\n".join((*frames, _NUMBER.sub("#", message)))
 
 
 def summary(failure: Failure) -> str:
-    """One line: what ended, and the error's own line."""
+    """One line: the reason, and the error's own line."""
     error = failure.error.rsplit("\n", 1)[-1].strip()
     return f"{failure.reason}: {error}" if error else failure.reason
 
 
 def hint(failure: Failure) -> str:
-    """What the failure mostly means and what to do about it; empty when it is not known."""
+    """The probable cause of a failure and the remedy; "" if unknown."""
     message = failure.error.rsplit("\n", 1)[-1]
     for pattern, text in _HINTS:
         if found := re.search(pattern, message):
@@ -83,7 +83,7 @@ def hint(failure: Failure) -> str:
 
 
 def end_of_experiment(experiment: Experiment, trials: tuple[Trial, ...], failed: Trial | None) -> str:
-    """The last words on an experiment that ended as ERROR; lines after the first are the error of `failed`."""
+    """The end of the log of an experiment in state ERROR. The lines after the first are the error of `failed`."""
     count = sum(1 for trial in trials if trial.failure is not None)
     whose = f"trial {failed.id} failed" if failed is not None else "no trial could continue"
     if len(trials) > 1:

@@ -43,12 +43,12 @@ from resolute_provisioner.model import (
 
 
 def views(step: Step, pool: PoolName) -> tuple[InstanceView, ...]:
-    """The pool's machines as a scaling decision sees them."""
+    """The pool's machines in the form of inputs of a scaling decision."""
     return tuple(view(step, i) for i in step.find(Instance, "instances_of_pool", pool) if not i.over)
 
 
 def view(step: Step, instance: Instance) -> InstanceView:
-    """A function of the instance, its agent and what has a container there: see `concerned`."""
+    """The view of a machine. It depends on the instance, its agent and the allocations with a container on it: see `concerned`."""
     agent = _agent_of(step, instance)
     held = (
         [a for a in step.find(Allocation, "allocations_on_agent", agent.id) if not a.ended] if agent is not None else []
@@ -121,8 +121,8 @@ def beliefs(state: Step | ClusterState, pool: PoolName) -> dict[str, OfferBelief
 
 
 def trust_configuration_again(step: Step) -> None:
-    """A master that starts may have been given another configuration: what a cloud called wrong is requested again,
-    once, and so is a pool that had given up. Shortage and quotas are no matter of configuration and stay remembered."""
+    """At a start of the master, whose configuration may have changed: offers that a cloud called wrong are requested again once,
+    and a pool that had given up launches again. Shortages and quotas do not depend on the configuration, and stay recorded."""
     for known in step.all(PoolBelief):
         belief = risk.forget(known.belief) if known.belief.misconfigured else known.belief
         belief = replace(belief, pool_launch=None)
@@ -171,7 +171,7 @@ def _record_termination(step: Step, termination: Termination) -> None:
 
 
 def _drain(step: Step, instance: Instance, reason: str) -> None:
-    """Its work moves away first; the plan names the machine again when it is empty or has taken too long."""
+    """Drains a machine. The plan ends it when it is empty or the drain has taken too long."""
     step.put(replace(instance, draining_since=step.now))
     _stop_placing(step, instance)
     step.decide("drain", pool=instance.pool, subject=instance.id, reason=reason)
@@ -181,7 +181,7 @@ def _drain(step: Step, instance: Instance, reason: str) -> None:
 
 
 def stop(step: Step, instance: Instance, reason: str) -> None:
-    """It is to end, whatever is on it."""
+    """Orders the end of a machine, whatever runs on it."""
     if instance.intent is Intent.STOP:
         return
     step.put(replace(instance, intent=Intent.STOP, stop_reason=reason, stopped_at=step.now))
@@ -223,7 +223,7 @@ def _order(observed: Observed) -> int:
 
 
 def refused(step: Step, command: RecordRefusal) -> None:
-    """Nothing was given and nothing is paid; the next plan asks again when the offer may be asked."""
+    """Records that the cloud refused the launch; nothing is paid. The next plan launches again when the offer may be requested."""
     instance = step.get(Instance, command.instance)
     if instance is None or instance.over:
         return
@@ -258,7 +258,7 @@ def observed(step: Step, command: RecordObservation) -> None:
 
 
 def _last_seen(step: Step, instance: Instance, command: RecordObservation) -> datetime | None:
-    """An ended machine is not paid any more, also if the cloud does not report since when."""
+    """The end of the bill of a machine that has ended, if the cloud does not report it."""
     paid = command.paid_from is not None or instance.paid_from is not None
     return step.now if command.observed is Observed.GONE and paid else None
 
@@ -278,7 +278,8 @@ def _gone(step: Step, instance: Instance, command: RecordObservation) -> None:
 
 
 def _learn_end(step: Step, instance: Instance, command: RecordObservation) -> None:
-    """A cloud may also refuse by ending what it had begun to give."""
+    """Updates the facts about the offer after the end of a machine: a cloud may also refuse by ending a machine that it had begun
+    to launch."""
     wanted, noticed = instance.intent is Intent.RUN, instance.notice
     if instance.joined_at is not None:
         interrupted = wanted or (noticed is not None and noticed.kind is NoticeKind.INTERRUPTION)
@@ -297,7 +298,8 @@ def _learn_refusal(step: Step, instance: Instance, kind: RefusalKind, message: s
 
 
 def boot_failed(step: Step, command: RecordBootFailure) -> None:
-    """It will never join: known in seconds instead of at the end of its starting period. Again is harmless."""
+    """Records that a machine will never join, seconds after the failure instead of at the boot timeout. Repeated calls are
+    harmless."""
     instance = step.get(Instance, command.instance)
     if instance is None or instance.over or instance.joined_at is not None or instance.intent is Intent.STOP:
         return
@@ -306,8 +308,8 @@ def boot_failed(step: Step, command: RecordBootFailure) -> None:
 
 
 def stray(step: Step, command: RecordStray) -> None:
-    """The caller ends the machine. If it belongs to a request that counted as refused or as ended, its row is reopened, so that
-    the ledger contains it and it counts against the pool's maximum while it exists."""
+    """Records a stray, which the caller ends. If it belongs to a request that counted as refused or as ended, its row is
+    reopened, so that the ledger contains it and it counts against the pool's maximum while it exists."""
     instance = _named_by_tags(step, command)
     # If the agent had joined, the loss was detected in other ways, too, and the work has moved: it is only ended.
     if instance is None or not instance.over or instance.joined_at is not None:
@@ -336,12 +338,12 @@ def stray(step: Step, command: RecordStray) -> None:
 
 
 def _price_now(step: Step, instance: Instance) -> float | None:
-    """For a machine with a moving price that has moved while the master did not follow it."""
+    """The present price of a machine whose price moved while the master did not follow it; None for others."""
     return offer_price(step, instance.pool, instance.offer) if instance.offer and instance.price_moves else None
 
 
 def _named_by_tags(step: Step, command: RecordStray) -> Instance | None:
-    """The row that a stray came of: both its tags agree with it."""
+    """The row of a stray: both of its tags match it."""
     id_ = command.instance_id
     found = step.get(Instance, id_) if id_ is not None and command.token else None
     return found if found is not None and (found.pool, found.token) == (command.pool, command.token) else None
@@ -372,7 +374,8 @@ def joined(step: Step, instance: Instance, agent: Agent) -> None:
 
 
 def _learn_join(step: Step, instance: Instance, *, brought: int) -> None:
-    """`brought`: the slots that its agent has found, in use or not."""
+    """Updates the facts about the offer after a machine has joined. `brought`: the slots that its agent has found, in use or
+    not."""
     took_s, promised = (step.now - instance.requested_at).total_seconds(), instance.slots
     if brought < promised and not _holds_what_it_is_for(step, instance, brought):
         _learn(step, instance, lambda b: risk.joined_short(b, brought=brought, promised=promised, now=step.now))
@@ -393,7 +396,8 @@ def _holds_what_it_is_for(step: Step, instance: Instance, slots: int) -> bool:
 
 
 def agent_given_up(step: Step, instance: Instance, since: datetime) -> None:
-    """Its agent has been out of contact for longer than work can wait; the machine itself may still run and cost."""
+    """Records a machine whose agent has been out of contact for longer than its tasks' lease. The machine itself may still run
+    and cost."""
     if instance.joined_at is not None and not instance.over:
         step.put(replace(instance, unreachable_since=since, idle_since=instance.idle_since or step.now))
 

@@ -1,4 +1,4 @@
-"""What users change about a job while it waits or runs: priority, weight, cap, pool, and its place in the queue."""
+"""Changes by users of a waiting or running job: priority, weight, cap, pool, and its place in the queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resolute_master.lifecycle.step import Step
 
 
 def update(step: Step, command: c.UpdateJob) -> None:
-    """All of the command, or an error and nothing."""
+    """Applies all of the command, or raises an error and changes nothing."""
     before = job = _living(step, command.job)
     if command.priority is not None:
         if not 1 <= command.priority <= 99:
@@ -70,7 +70,7 @@ def refuse_unqueued(job: Job) -> None:
 
 
 def _check_cap(step: Step, job: Job, max_slots: int) -> None:
-    """As at the creation: with fewer slots than one trial takes, it would wait for ever."""
+    """Checks the cap on slots, as at the creation: with fewer slots than one trial requests, the job would never start."""
     if max_slots < 0:
         raise InvalidInput(f"resources.max_slots: {max_slots} must not be negative; give a number of slots")
     needed = 0 if job.experiment_id is None else step.need(Experiment, job.experiment_id).settings.slots_per_trial
@@ -85,7 +85,7 @@ def _check_cap(step: Step, job: Job, max_slots: int) -> None:
 
 
 def _move(step: Step, job: Job, anchor_id: JobId, *, ahead: bool) -> None:
-    """Right before or right behind the anchor, with its priority. Where it is there already nothing changes."""
+    """Moves the job right before or right behind the anchor, with its priority. A job that is there already is unchanged."""
     word = "aheadOf" if ahead else "behindOf"
     if anchor_id == job.id:
         raise InvalidInput(f"{word}: '{anchor_id}' is the job itself; name another job of its pool")
@@ -114,7 +114,7 @@ def _move(step: Step, job: Job, anchor_id: JobId, *, ahead: bool) -> None:
 
 
 def _stands(others: list[Job], job: Job, index: int) -> bool:
-    """It is strictly between its neighbours already."""
+    """Whether the position is strictly between those of its neighbours already."""
     behind_one = index == 0 or others[index - 1].queue_position < job.queue_position
     return behind_one and (index == len(others) or job.queue_position < others[index].queue_position)
 
@@ -132,7 +132,7 @@ def _check_pool_change(job: Job, command: c.UpdateJob) -> None:
 
 
 def _check_room(step: Step, job: Job, pool: PoolName) -> None:
-    """As at the submission: what runs must not end for a pool that can never hold it."""
+    """Checks the size of the pool, as at the submission: running work must not end for a pool that can never hold it."""
     policy = step.pools.get(pool)
     if job.experiment_id is None or policy is None or not policy.launch_error:
         return
@@ -143,7 +143,8 @@ def _check_room(step: Step, job: Job, pool: PoolName) -> None:
 
 
 def _move_pool(step: Step, job: Job) -> None:
-    """What runs is preempted and asks again in the new pool; what waits moves as it is."""
+    """Moves the allocations of the job: running ones are preempted and request slots in the new pool; pending ones move
+    unchanged."""
     for allocation in step.find(Allocation, "allocations_of_job", job.id):
         if allocation.ended:
             continue
@@ -157,7 +158,7 @@ def _move_pool(step: Step, job: Job) -> None:
 
 
 def _keep_in_config(step: Step, before: Job, job: Job) -> None:
-    """The experiment's configuration shows what is in force."""
+    """Writes the changed values to the experiment's configuration, which shows those in force."""
     if job.experiment_id is None:
         return
     experiment = step.need(Experiment, job.experiment_id)

@@ -1,4 +1,4 @@
-"""A pool that gives up launching: what counts towards it, and the failure of work that waits for its machines."""
+"""Giving up on launches in a pool: the failures that count, and the failure of work that waits for its machines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from resolute_provisioner.model import OfferBelief, PoolLaunch
 
 
 def succeeded(step: Step, instance: Instance) -> None:
-    """The cloud has given the machine. To be called when the belief about its offer knows."""
+    """Records a launch that succeeded. Call it after the facts about its offer have been updated."""
     policy = step.pools.get(instance.pool)
     if policy is not None and policy.scaling is not None:
         _keep(step, instance, launch_errors.after_success(policy.scaling, step.now))
 
 
 def failed(step: Step, instance: Instance) -> None:
-    """The cloud has given no machine. To be called when the belief about its offer knows."""
+    """Records a launch that failed. Call it after the facts about its offer have been updated."""
     policy = step.pools.get(instance.pool)
     if policy is None or policy.scaling is None:
         return
@@ -35,7 +35,7 @@ def failed(step: Step, instance: Instance) -> None:
 
 
 def give_up(step: Step, id_: AllocationId, reason: str) -> None:
-    """It waits for machines that cannot be launched, and fails."""
+    """Fails an allocation that waits for machines that cannot be launched."""
     allocations.move(step, id_, allocation_fsm.LaunchGivenUp(reason=reason))
 
 

@@ -60,7 +60,7 @@ class Booking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """A run that ended because its machine went away, and what that cost in steps."""
+    """An interrupted run: its machine went away. Its cost in steps."""
 
     at: datetime
     allocation: Allocation
@@ -75,7 +75,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """An allocation with what is known of its progress. `steps_kept` is where its successor took over."""
+    """An allocation and its progress. `steps_kept`: the steps at which its successor resumed."""
 
     allocation: Allocation
     marks: tuple[StepMark, ...]
@@ -87,8 +87,8 @@ class Run:
 
 
 def kept_steps(attempts: Sequence[Allocation], saved: Mapping[TrialId, int]) -> dict[AllocationId, int]:
-    """How many of its steps were not done again, of each attempt of which that is known: the resume step of the trial's next
-    run; for a last run that ended before its time the trial's latest checkpoint (`saved`).
+    """The kept steps of each attempt for which they are known: the steps at which the trial's next run resumed; for a last run
+    that was interrupted, the trial's latest checkpoint (`saved`).
 
     Not known is that of a run that continues or has finished, and of one whose trial was deleted: it keeps all that it does.
     """
@@ -104,7 +104,7 @@ def kept_steps(attempts: Sequence[Allocation], saved: Mapping[TrialId, int]) -> 
 
 
 def unfinished(attempts: Sequence[Allocation]) -> tuple[TrialId, ...]:
-    """Trials whose last attempt ended before its time, by id."""
+    """Trials whose last attempt was interrupted, by id."""
     last: dict[TrialId, Allocation] = {}
     for attempt in attempts:
         if attempt.trial_id is not None and attempt.run_id >= last.get(attempt.trial_id, attempt).run_id:
@@ -119,7 +119,7 @@ def _cut_short(attempt: Allocation) -> bool:
 def runs(
     allocations: Sequence[Allocation], marks: Sequence[StepMark], kept: Mapping[AllocationId, int]
 ) -> tuple[Run, ...]:
-    """Each allocation with its marks and the step count that survived it; `kept` as from `kept_steps`."""
+    """Each allocation with its marks and its kept steps; `kept` as from `kept_steps`."""
     marks_of: dict[AllocationId, list[StepMark]] = {}
     for mark in sorted(marks, key=lambda m: m.at):
         marks_of.setdefault(mark.allocation_id, []).append(mark)
@@ -181,7 +181,7 @@ class Span:
     allocation: Allocation | None = None
 
     def within(self, since: datetime | None, until: datetime | None) -> Booking:
-        """What of it is between two moments; None is no limit."""
+        """The part between two moments; None is no limit."""
         begin = self.begin if since is None else max(self.begin, since)
         end = self.end if until is None else min(self.end, until)
         if (begin, end) == (self.begin, self.end):
@@ -191,7 +191,7 @@ class Span:
 
 
 class Books:
-    """Runs by the slots that they held, so that a machine is booked in the size of what ran on it."""
+    """Runs by the slots that they held, so that the booking of a machine costs in proportion to the runs on it."""
 
     def __init__(self, runs_: Iterable[Run]) -> None:
         self._on: dict[tuple[AgentId, int], list[Run]] = {}
@@ -231,7 +231,7 @@ class Books:
 
 
 def run_spans(run: Run, begin: datetime, until: datetime) -> Iterator[Span]:
-    """One slot of one run: its start, what was kept of it, and what came after that."""
+    """The spans of one slot of one run: its start, its kept steps, and the time after them."""
     if not run.marks:
         yield from _spans_without_steps(run.allocation, begin, until)
         return
@@ -261,7 +261,7 @@ def run_spans(run: Run, begin: datetime, until: datetime) -> Iterator[Span]:
 
 
 def _spans_without_steps(allocation: Allocation, begin: datetime, until: datetime) -> Iterator[Span]:
-    """Time without a reported step was starting, unless the run finished: then all time of its program is useful."""
+    """The spans of a run without reported steps: it was *starting*. If the run finished, all time of its program is *useful*."""
     finished = allocation.exit is not None and allocation.exit.finished
     began = min(max(_program_began(allocation) or begin, begin), until) if finished else until
     if begin < began:
@@ -271,7 +271,7 @@ def _spans_without_steps(allocation: Allocation, begin: datetime, until: datetim
 
 
 def _all_kept(run: Run) -> bool:
-    """Nothing had to be done again. After an unnoticed end, the time past the last kept step is lost all the same."""
+    """Whether no step had to be repeated. After an end without a notice, the time past the last kept step is lost all the same."""
     exit_ = run.allocation.exit
     failed = exit_ is not None and exit_.failure is not None
     return run.steps_kept >= run.steps_done and not failed
@@ -282,7 +282,7 @@ def _acknowledged(allocation: Allocation) -> bool:
 
 
 def _reached(run: Run, first: datetime, until: datetime) -> tuple[datetime, float]:
-    """When the last kept step was done, and the seconds of saving until then; between two marks steps are even."""
+    """When the last kept step was completed, and the seconds of saves until then. Between two marks, an even pace is assumed."""
     before = run.marks[0]
     if run.steps_kept <= before.steps_completed:
         return first, 0.0

@@ -19,7 +19,7 @@ MAX_LINE_LENGTH = 1000
 
 
 def is_news(trial: Trial, match: MatchedLine) -> bool:
-    """Whether recording the match would change anything of the trial.
+    """Whether recording the match would change the trial.
 
     A line of unknown origin excludes no agent.
     """
@@ -33,7 +33,7 @@ def is_news(trial: Trial, match: MatchedLine) -> bool:
 
 
 def record(step: Step, match: MatchedLine) -> None:
-    """Again, or after the end of the trial, it changes nothing."""
+    """Records a match. A repeated one, or one after the end of the trial, changes nothing."""
     trial = step.get(Trial, match.trial)
     if trial is None or not is_news(trial, match):
         return
@@ -81,5 +81,5 @@ def _exclude(step: Step, trial: Trial, match: MatchedLine) -> None:
 
 
 def described(match: MatchedLine) -> str:
-    """The policy, as its configuration has it."""
+    """The name and pattern of the policy, as text."""
     return f"'{match.name}' ({match.pattern})" if match.name is not None else f"'{match.pattern}'"

@@ -1,4 +1,4 @@
-"""The legal moves of experiments and trials, in one table each."""
+"""The legal state transitions of experiments and trials, in one table each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ SEVERITY: Mapping[ExperimentState, int] = {
     S.STOPPING_KILLED: 3,
     S.STOPPING_ERROR: 4,
 }
-"""A trial that is stopping listens only to something more severe."""
+"""Order of the stopping states: a stopping trial moves only to a state with a larger value."""
 
 
 def check_experiment_move(experiment: int, current: ExperimentState, wanted: ExperimentState) -> bool:
-    """True when the experiment is to move, False when it is there already; raises `FailedPrecondition` otherwise."""
+    """True if the experiment has to move, False if it has the state already. Raises `FailedPrecondition` for an illegal
+    transition."""
     if current is wanted:
         return False
     if wanted not in EXPERIMENT_MOVES[current]:

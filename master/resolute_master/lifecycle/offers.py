@@ -1,4 +1,4 @@
-"""What becomes of offers: their prices of the moment, and machines whose offer the configuration no longer has."""
+"""Changes of offers: their present prices, and machines whose offer the configuration no longer has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resolute_provisioner.model import Offer, OfferBelief
 
 
 def record_prices(step: Step, command: RecordPrices) -> None:
-    """Running machines on the market get the new price."""
+    """Records new prices, which running machines with market prices get."""
     offers = {offer.offer_id: offer for offer in _offers(step, command.pool)}
     for word in command.prices:
         if word.offer_id not in offers:
@@ -29,14 +29,15 @@ def record_prices(step: Step, command: RecordPrices) -> None:
 
 
 def catch_up(step: Step) -> None:
-    """At the start of a master, running machines may have older prices than the last reported or configured ones."""
+    """At a start of the master: updates the prices of running machines, which may be older than the last reported or configured
+    ones."""
     for name in sorted(step.pools):
         prices.follow_the_market(step, name, _offers(step, name))
 
 
 def retire(step: Step) -> None:
-    """A master that starts may have been given another configuration. A machine whose offer has left it works on until it
-    has nothing to do; one that the cloud has not confirmed is released before it comes."""
+    """At a start of the master, whose configuration may have changed: a machine whose offer was removed continues until it is
+    idle. One that the cloud has not confirmed is released before it starts."""
     for instance in step.all(Instance):
         retired = all(offer.offer_id != instance.offer_id for offer in _offers(step, instance.pool))
         if retired and not instance.over and instance.launched_at is None:

@@ -37,7 +37,7 @@ def overtaken(state: ClusterState, change: UpdateJob) -> tuple[Job, ...]:
 
 
 def _bounds(state: ClusterState, job: Job, change: UpdateJob) -> tuple[Standing, bool] | None:
-    """The place it would get, and whether it is put ahead of the job at that place; None if its place does not change."""
+    """The place that the job would get, and whether it is put ahead of the job there; None if its place does not change."""
     anchor_id = change.ahead_of if change.ahead_of is not None else change.behind_of
     if anchor_id is not None:
         anchor = state.get(Job, anchor_id)
@@ -52,7 +52,7 @@ def _standing(job: Job) -> Standing:
 
 
 def _is_queued(state: ClusterState, job: Job) -> bool:
-    """Paused experiments are no part of the queue."""
+    """Whether the job is in the queue. Jobs of paused experiments are not."""
     if job.ended or job.experiment_id is None:
         return not job.ended
     experiment = state.get(Experiment, job.experiment_id)

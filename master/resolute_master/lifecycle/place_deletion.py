@@ -55,7 +55,7 @@ def _begin(step: Step, project: Project) -> None:
 
 
 def runs(experiment: Experiment) -> bool:
-    """Whether it prevents a deletion. An unmanaged one that has not started does not."""
+    """Whether the experiment prevents a deletion. An unmanaged one that has not started does not."""
     return not (experiment.state.gone or (experiment.unmanaged and experiment.state is ExperimentState.PAUSED))
 
 
@@ -78,7 +78,8 @@ def _listed(commands: Iterable[str]) -> str:
 
 
 def _check_no_pool_becomes_public(step: Step, workspace: Workspace) -> None:
-    """A pool that only this workspace may use would accept the work of every workspace."""
+    """Raises `FailedPrecondition` if a pool is bound to this workspace only: without it, the pool would accept the work of every
+    workspace."""
     alone = [
         each.id
         for each in step.all(PoolBinding)
@@ -110,7 +111,7 @@ def forget_project(step: Step, command: c.ForgetProject) -> None:
 
 
 def fail(step: Step, command: c.FailProjectDeletion) -> None:
-    """The other projects of a workspace go on."""
+    """Records the failure of a project's deletion. The deletion of the workspace's other projects continues."""
     step.done(DeleteExperiments(project=command.project).key)
     project = step.get(Project, command.project)
     if project is None or project.deletion is not Deletion.DELETING:
@@ -123,7 +124,8 @@ def fail(step: Step, command: c.FailProjectDeletion) -> None:
 
 
 def _forget_workspace_if_empty(step: Step, workspace: Workspace) -> bool:
-    """With its templates, bindings and budget, and the pins of its users. What its work has cost stays in the books."""
+    """Removes a workspace without projects, with its templates, bindings, budget and pins. The cost of its work stays in the
+    ledger."""
     if workspace.deletion is not Deletion.DELETING or workspaces.projects(step, workspace.id):
         return False
     for template in step.all(Template):

@@ -1,4 +1,4 @@
-"""What an offer costs now, what slots cost now, and what a move of the market changes for running machines."""
+"""Present prices of offers and slots, and the effect of a price change on running machines."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def offer_price(state: State, pool: PoolName, offer: Offer) -> float | None:
 
 class Price(NamedTuple):
     per_hour: float | None
-    """None when it is not known."""
+    """None if unknown."""
     moves: bool
-    """It may change while they are held."""
+    """Whether it may change while they are held."""
 
 
 def price_of(step: Step, slots: Sequence[SlotRef]) -> Price:
@@ -63,7 +63,7 @@ def price_of_slot(state: State, agent_id: AgentId) -> Price | None:
 
 
 def slots_of(allocation: Allocation) -> tuple[SlotRef, ...]:
-    """All that it was given: it pays for them until its end, whichever of its containers end before."""
+    """All assigned slots. The allocation pays for them until its end, even if some of its containers end earlier."""
     return tuple(SlotRef(agent=each.agent, index=index) for each in allocation.containers for index in each.slots)
 
 
@@ -73,8 +73,8 @@ def _instance_of(state: State, agent_id: AgentId) -> Instance | None:
 
 
 def follow_the_market(step: Step, pool: PoolName, offers: Iterable[Offer]) -> None:
-    """From now on the pool's machines of these offers cost what the offers cost now, and so does what holds their slots. What
-    has a price of its own keeps it, and where none is known the last one stays in force."""
+    """Applies the present prices of these offers to the pool's machines and to the allocations on their slots. A machine with a
+    price of its own keeps it. If no price is known, the last one stays in force."""
     new = {offer.offer_id: offer_price(step, pool, offer) for offer in offers if offer.price_moves}
     for instance in step.find(Instance, "instances_of_pool", pool) if new else ():
         price = new.get(instance.offer_id)
@@ -91,8 +91,8 @@ def follow_the_market(step: Step, pool: PoolName, offers: Iterable[Offer]) -> No
 
 
 def _following(step: Step, allocation: Allocation, before: Instance, after: Instance) -> Allocation:
-    """What holds slots of a machine that has moved from one price to another. It pays the difference: of a machine that died under
-    it, and that it pays for until its end all the same, a new sum would know nothing."""
+    """The allocation after a machine under it has changed its price. The difference is added to its price: a new sum would omit
+    machines that ended, for which it pays until its end."""
     slots = slots_of(allocation)
     if allocation.price_per_hour is None or before.price_per_hour is None or after.price_per_hour is None:
         return replace(allocation, price_per_hour=price_of(step, slots).per_hour, price_moves=True)

@@ -1,4 +1,4 @@
-"""Projects after their creation: their texts, and their move to another workspace."""
+"""Changes of projects: their texts, and their move to another workspace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def patch(step: Step, command: c.PatchProject) -> None:
 
 
 def set_notes(step: Step, command: c.SetProjectNotes) -> None:
-    """Raises `InvalidInput` for more than is kept."""
+    """Stores the notes of a project. Raises `InvalidInput` above the limits."""
     project = _need_changeable(step, command.project, "given notes")
     notes = (*project.notes, *command.notes) if command.append else command.notes
     size = sum(len(note.name) + len(note.contents) for note in notes)
@@ -57,7 +57,7 @@ def _need_changeable(step: Step, id_: int, verb: str) -> Project:
 
 
 def move(step: Step, command: c.MoveProject) -> None:
-    """With its experiments: those that have not ended at once, the others one by one after that.
+    """Moves a project with its experiments: active ones at once, ended ones one by one after that.
 
     Raises `InvalidInput` when work that has not ended could not use its pool there.
     """
@@ -92,7 +92,7 @@ def follow(step: Step, command: c.FollowProject) -> None:
 
 
 def moved(step: Step, command: c.RecordProjectMoved) -> None:
-    """Unless the project was moved on meanwhile."""
+    """Completes the move, unless the project was moved again meanwhile."""
     project = workspaces.need_project(step, command.project)
     if project.workspace_id == command.workspace:
         step.done(MoveExperiments(project=project.id).key)

@@ -22,7 +22,8 @@ ROOM = 256
 
 
 def inserted(line: Sequence[Job], job: Job, index: int, *, now: datetime) -> tuple[Job, ...]:
-    """`job` before the `index`-th of `line`, which is in order and without it: those whose position is new, `job` among them.
+    """Inserts `job` before the `index`-th of `line`, which is sorted and does not contain it. Returns the jobs with a new
+    position, `job` among them.
 
     The order is then strict around the job, and that of all others is as it was.
     """

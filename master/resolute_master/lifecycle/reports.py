@@ -1,4 +1,5 @@
-"""What training code reports: metrics that are durable already, checkpoints, progress, metadata. Older runs are refused."""
+"""Reports of training code: metrics that are durable already, checkpoints, progress, metadata. Reports of older runs are
+refused."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from resolute_master.lifecycle.step import Step
 from resolute_master.searcher import events as search
 
 NAMES_SHOWN = 8
-"""Metrics that a warning names."""
+"""Number of metrics that a warning names."""
 
 
 def need_trial(step: Step, id_: TrialId) -> Trial:
@@ -79,7 +80,7 @@ def _validated(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[
 
 
 def _keep_validation(step: Step, trial: Trial, report: StoredReport, metrics: Mapping[str, Any], metric: float) -> None:
-    """The trial's latest, its best, and the experiment's best."""
+    """Records a validation as the trial's latest and, if it is, as the trial's best and the experiment's best."""
     experiment = step.need(Experiment, trial.experiment_id)
     validation = Validation(
         steps_completed=report.steps_completed, metric=metric, at=report.reported_at, metrics=metrics
@@ -102,7 +103,7 @@ def _keep_validation(step: Step, trial: Trial, report: StoredReport, metrics: Ma
 
 
 def _not_ranked(step: Step, experiment: Experiment, trial: Trial, steps: int, metrics: Mapping[str, Any]) -> None:
-    """Warn once that the search gets nothing from these validations."""
+    """Warn once that the search cannot rank these validations."""
     if experiment.metric_warning or experiment.best_validation is not None:
         return
     text = metric_warning(experiment.metric, trial.id, steps, metrics)
@@ -111,7 +112,7 @@ def _not_ranked(step: Step, experiment: Experiment, trial: Trial, steps: int, me
 
 
 def metric_warning(wanted: str, trial: TrialId, steps: int, metrics: Mapping[str, Any]) -> str:
-    """That a validation does not hold the searcher's metric, what it holds, and what to do."""
+    """A warning that a validation does not contain the searcher's metric, with its metrics and the remedy."""
     where = f"the validation of trial {trial} at step {steps}"
     if wanted in metrics:
         said = f"{where} reported {metrics[wanted]!r} for it, which is no number"
@@ -153,7 +154,7 @@ def progress(step: Step, id_: TrialId, value: float) -> None:
 
 
 def operation_completed(step: Step, id_: TrialId, length: int, metric: float) -> None:
-    """The trial has trained until the length that its search gave it. What was reported before is reported again harmlessly."""
+    """Records that the trial has trained until the length that its search assigned. A repeated report is harmless."""
     trial = need_trial(step, id_)
     row = searching.row_of(step, trial)
     if row is None or row.length is None:

@@ -1,4 +1,4 @@
-"""A search in the cluster's working copy: its rows are entities, and go into the same commit as what it asks for."""
+"""A search in the cluster's working copy: its rows are entities, and are stored in the same commit as its requests."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def _method(configuration: bytes) -> search_method.SearchMethod:
 
 
 def begin(step: Step, experiment: Experiment, seed: int) -> tuple[SearchAction, ...]:
-    """A new search; answers what it asks for."""
+    """Begins a search; returns its requests."""
     search, actions = search_method.start(method_of(experiment), experiment.id, seed, StepRecords(step, experiment.id))
     step.put(search)
     return actions
 
 
 def tell(step: Step, experiment: Experiment, event: SearchEvent) -> tuple[float, tuple[SearchAction, ...]]:
-    """One event; answers how much of the search is done, and what it asks for.
+    """Passes an event to the search; returns the completed share of the search, and its requests.
 
     A search gets no events of an experiment that is ending: none of its requests would be carried out.
     """
@@ -80,12 +80,12 @@ def tell(step: Step, experiment: Experiment, event: SearchEvent) -> tuple[float,
 
 
 def row_of(step: Step, trial: Trial) -> SearchTrial | None:
-    """What the search keeps of the trial; None for one that no search has made."""
+    """The search's row of the trial; None for a trial that no search has requested."""
     return step.get(SearchTrial, trial.task_id)
 
 
 def forget(step: Step, id_: ExperimentId) -> None:
-    """Its rows go with the experiment."""
+    """Deletes the rows of an experiment's search."""
     for row in step.find(SearchTrial, "trials_of_search", id_):
         step.delete(row)
     search = step.get(Search, id_)

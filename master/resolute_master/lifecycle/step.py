@@ -36,18 +36,19 @@ _GONE = object()
 
 
 class _Undo(Struct, eq=False):
-    """What was there before an attempt, and before each of its writes, in the order of the writes."""
+    """The state before an attempt, and before each of its writes, in the order of the writes."""
 
     ids: IdSource
     lengths: tuple[int, ...]
     """Lengths of the lists that only grow."""
     written: list[tuple[str, EntityKey, Entity | object | None]] = []
-    """None: it had not been written."""
+    """None: the key had not been written."""
     effects: list[tuple[str, Effect | object | None]] = []
 
 
 class Step:
-    """`now` and `ids` are inputs of the cycle; everything else that a rule may know is in the state."""
+    """The working copy of one cycle. `now` and `ids` are inputs of the cycle; everything else that a rule may read is in the
+    state."""
 
     def __init__(
         self,
@@ -65,11 +66,11 @@ class Step:
         self.ids = ids
         self.sequence = sequence
         self._written: defaultdict[str, dict[EntityKey, Any]] = defaultdict(dict)
-        """By kind and key."""
+        """Written entities, by kind and key."""
         self._order: tuple[tuple[str, EntityKey], ...] | None = None
         """The keys of `_written` in order, until another one is written."""
         self._listed: dict[Place, set[EntityKey]] = {}
-        """Place -> keys that were written so that they are listed there: a look-up costs what it finds."""
+        """Place -> keys that were written to it, so that the cost of a look-up depends on its result only."""
         self.boards = ChangedBoards(base.boards)
         """Results of searches, with what was written."""
         self._effects: dict[str, Effect | None] = {}
@@ -78,9 +79,9 @@ class Step:
         self.logs: list[LogRecord] = []
         self.decisions: list[Decision] = []
         self.ended_allocations: list[AllocationId] = []
-        """Ended in this step, and not yet made known to their trials."""
+        """Allocations that ended in this step, of which their trials have not been notified yet."""
         self.ended_trials: list[TrialId] = []
-        """Ended in this step, and not yet made known to their experiments."""
+        """Trials that ended in this step, of which their experiments have not been notified yet."""
         self._appended: tuple[list[Any], ...] = (self.logs, self.decisions, self.ended_allocations, self.ended_trials)
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class Step:
         return None if found is _GONE else found
 
     def need(self, type_: type[E], key: EntityKey) -> E:
-        """For references which the rules keep intact."""
+        """The entity, which must exist: for references that the rules keep intact."""
         entity = self.get(type_, key)
         assert entity is not None, f"{kind_name(type_)} {key!r} is referred to and missing"
         return entity
@@ -118,7 +119,7 @@ class Step:
         return tuple(entity for entity in found if entity is not None)
 
     def outstanding(self, effect_key: str) -> bool:
-        """Is the effect in the outbox?"""
+        """Whether the effect is in the outbox."""
         if effect_key in self._effects:
             return self._effects[effect_key] is not None
         return effect_key in self._base.outbox
@@ -129,7 +130,7 @@ class Step:
         self._write(KIND_OF[type(entity)], entity.id, entity)
 
     def delete(self, entity: Entity) -> None:
-        """Forget it for good, also in the store."""
+        """Delete the entity, also from the store."""
         self._write(KIND_OF[type(entity)], key_of(entity), _GONE)
 
     def _write(self, kind: str, key: EntityKey, entity: Entity | object) -> None:
@@ -146,7 +147,7 @@ class Step:
             self._rank(key, before, entity)
 
     def _list(self, kind: str, key: EntityKey, before: Entity | object, entity: Entity | object) -> None:
-        """Where it is now."""
+        """Updates the indexes for a write."""
         places = PLACES[kind]
         old = () if before is _GONE else places(before)
         new = () if entity is _GONE else places(entity)
@@ -157,17 +158,17 @@ class Step:
                 self._listed.setdefault(place, set()).add(key)
 
     def _rank(self, key: EntityKey, before: Entity | object | None, entity: Entity | object | None) -> None:
-        """As `_list`; None is the committed row."""
+        """Updates the boards of searches for a write; None stands for the committed row."""
         old, new = (self._committed[SEARCH_TRIALS].get(key) if each is None else each for each in (before, entity))
         self.boards.move(old if isinstance(old, SearchTrial) else None, new if isinstance(new, SearchTrial) else None)
 
     def emit(self, effects: Iterable[Effect]) -> None:
-        """To be done in the world after the commit."""
+        """Adds effects to the outbox, to be carried out after the commit."""
         for effect in effects:
             self._affect(effect.key, effect)
 
     def done(self, effect_key: str) -> None:
-        """The effect is carried out, or there is nothing left to carry out."""
+        """Removes an effect from the outbox: it was carried out, or is not needed any more."""
         if self.outstanding(effect_key):
             self._affect(effect_key, None)
 
@@ -183,7 +184,7 @@ class Step:
         return number
 
     def log(self, task: TaskId, allocation: AllocationId | None, text: str, *, level: str = "INFO") -> None:
-        """One line of the master's own in the task's log."""
+        """Writes one line by the master to the task's log."""
         self.logs.append(
             LogRecord(
                 key=f"master:{self.sequence}:{len(self.logs)}",
@@ -207,7 +208,7 @@ class Step:
     # -- attempts ----------------------------------------------------------------------------------------------
 
     def attempt(self, ids: IdSource) -> Step:
-        """`with step.attempt(ids)`: within it `ids` gives the ids. When it raises, the step is as it was before.
+        """`with step.attempt(ids)`: inside the block, `ids` generates the ids. If the block raises, its writes are undone.
 
         Not by `contextlib`, of which each use costs as much as all that a small command writes.
         """
@@ -255,12 +256,12 @@ class Step:
         return self._order
 
     def written(self) -> tuple[Entity, ...]:
-        """What was written so far, by kind and key."""
+        """Written entities, by kind and key."""
         found = [self._written[kind][key] for kind, key in self.written_keys()]
         return tuple([entity for entity in found if entity is not _GONE])
 
     def written_of(self, type_: type[E]) -> tuple[E, ...]:
-        """The same of one kind, by key."""
+        """Written entities of one kind, by key."""
         written = self._written[KIND_OF[type_]]
         if not written:
             return ()
@@ -271,7 +272,7 @@ class Step:
         return sorted(self._written[kind], key=str)
 
     def upserts(self) -> tuple[Entity, ...]:
-        """What was written, by kind and key, without what is as it was."""
+        """Written entities, by kind and key, except those that are unchanged."""
         return tuple([each for each in self.written() if self._committed[KIND_OF[type(each)]].get(each.id) != each])
 
     def deletes(self) -> tuple[tuple[str, EntityKey], ...]:

@@ -11,8 +11,8 @@ from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFI
 
 
 def inherit(step: Step, last: AllocationId, following: AllocationId) -> None:
-    """`following` waits in the place of `last`. What comes in its stead is named after the run that it was to take over, or
-    after a machine of that: under its own name the planner keeps it for this run, and buys nothing else meanwhile."""
+    """`following` takes the place of `last` in the queue. Machines that replace those of `last` are named after `last`, or after
+    one of its machines: under that name the planner keeps them for this run, and launches no others meanwhile."""
     for name in sorted(_names(step, last)):
         for instance in step.find(Instance, "machines_for_gang", name):
             if following not in instance.gangs:

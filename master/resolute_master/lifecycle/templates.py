@@ -1,4 +1,4 @@
-"""Templates: created, replaced, renamed, deleted. What is in them is looked at before they come here."""
+"""Templates: created, replaced, renamed, deleted. Their content is checked before the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials: which state asks for slots, and what the end of an allocation means.
+"""Trials: in which states they request slots, and the consequences of the end of an allocation.
 
 A trial asks for an allocation whenever it is ACTIVE and has none, unless it waits for its search to decide about it. How an
 allocation ends decides what becomes of the trial:
@@ -36,7 +36,7 @@ from resolute_master.lifecycle.moves import SEVERITY
 from resolute_master.lifecycle.step import Step
 
 INVALID_HPARAMS_GRACE_S = 10.0
-"""How long a trial with invalid hyperparameters may take to leave by itself."""
+"""Time after which a trial with invalid hyperparameters is killed if it has not ended by itself."""
 
 MAX_RETENTION_DAYS = 32767
 
@@ -118,7 +118,7 @@ def ask(step: Step, trial: Trial) -> None:
 
 
 def allocation_ended(step: Step, id_: AllocationId) -> None:
-    """Decide what becomes of its trial; see the module's list."""
+    """Apply the end of an allocation to its trial, by the rules in the module's list."""
     allocation = step.need(Allocation, id_)
     assert allocation.exit is not None
     if allocation.trial_id is None:
@@ -190,7 +190,7 @@ def _restart(step: Step, trial: Trial, experiment: Experiment, reason: str) -> N
 
 
 def _room_missing(step: Step, trial: Trial, experiment: Experiment, policy: PoolPolicy) -> str:
-    """Why the pool can never hold it without the agents that log policies exclude; empty when it can."""
+    """The reason why the pool can never hold the trial without the agents that log policies exclude; "" if it can."""
     settings = experiment.settings
     return shortage(
         policy,
@@ -209,7 +209,7 @@ def _end(step: Step, trial: Trial, state: ExperimentState, reason: str) -> None:
 
 
 def set_log_retention(step: Step, trial: Trial, days: int) -> None:
-    """-1 is for ever, 0 until the next clean-up."""
+    """Sets the retention of the trial's log in days; -1 keeps it for ever, 0 until the next clean-up."""
     if not -1 <= days <= MAX_RETENTION_DAYS:
         raise InvalidInput(f"numDays: {days} must be from -1 (for ever) to {MAX_RETENTION_DAYS}")
     if not trial.state.gone:
@@ -220,7 +220,7 @@ def set_log_retention(step: Step, trial: Trial, days: int) -> None:
 
 
 def kill(step: Step, id_: TrialId) -> None:
-    """One trial alone; the others continue."""
+    """Kills one trial; the others continue."""
     trial = step.get(Trial, id_)
     if trial is None:
         raise NotFound("trial", id_)

@@ -16,18 +16,18 @@ from resolute_master.domain.trial import Trial
 from resolute_master.lifecycle.step import Step
 
 SILENCE = timedelta(minutes=5)
-"""Its client reports every minute."""
+"""Time without a report after which a trial counts as failed; its client reports every minute."""
 
 SILENT = "it has not reported for five minutes"
 
 S = ExperimentState
 
 _WEIGHT = {S.PAUSED: 0, S.CANCELED: 1, S.ERROR: 2, S.COMPLETED: 3, S.ACTIVE: 4}
-"""The states that such a trial can be in; the experiment is where its trial with the largest weight is."""
+"""Weights of the states of an unmanaged trial. The experiment has the state of its trial with the largest weight."""
 
 
 def refuse_control(experiment: Experiment) -> None:
-    """Raises `FailedPrecondition` for an experiment that this master does not run."""
+    """Raises `FailedPrecondition` for an unmanaged experiment, which this master does not run."""
     if experiment.unmanaged:
         raise FailedPrecondition(
             f"experiment {experiment.id} is unmanaged: its processes do not run here; stop them where they were started"
@@ -83,7 +83,7 @@ def create_trial(step: Step, command: CreateUnmanagedTrial) -> TrialId:
 
 
 def start_run(step: Step, command: StartUnmanagedRun) -> int:
-    """Reports of older runs are refused from now on."""
+    """Starts a run. Reports of older runs are refused from now on."""
     trial = _need(step, command.trial)
     if trial.run_id and not command.resume:
         raise FailedPrecondition(f"trial {trial.id} has started before; send resume true to continue it")
@@ -94,7 +94,7 @@ def start_run(step: Step, command: StartUnmanagedRun) -> int:
 
 
 def record_contact(step: Step, id_: TrialId, state: ExperimentState | None) -> None:
-    """A heartbeat, and its report."""
+    """Records a heartbeat and the reported state."""
     trial = _need(step, id_)
     if state is not None and state not in _WEIGHT:
         raise InvalidInput(f"state: an unmanaged trial cannot be {state}; send RUNNING, COMPLETED, CANCELED or ERROR")
@@ -114,7 +114,7 @@ def fall_silent(step: Step, trial: Trial) -> None:
 
 
 def _follow(step: Step, id_: ExperimentId) -> None:
-    """The experiment's state follows from those of its trials."""
+    """Updates the experiment's state after a change of its trials."""
     experiment = step.need(Experiment, id_)
     if experiment.state in (S.DELETING, S.DELETE_FAILED):
         return

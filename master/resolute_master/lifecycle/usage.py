@@ -24,13 +24,13 @@ class Holder(NamedTuple):
 
 
 def half_life_s(step: Step, pool: PoolName) -> float | None:
-    """None for a pool that does not remember, or that the configuration no longer has."""
+    """The half-life of usage in a pool; None for a pool without one, or that the configuration no longer has."""
     policy = step.pools.get(pool)
     return None if policy is None else policy.usage_half_life_s
 
 
 def book(step: Step, before: ClusterState) -> None:
-    """The changes of held slots by a step, relative to its initial state; the cost is proportional to the changes."""
+    """Books the changes of held slots by a step, relative to its initial state; the cost is proportional to the changes."""
     if all(policy.usage_half_life_s is None for policy in step.pools.values()):
         return
     gained: Counter[Holder] = Counter()
@@ -46,7 +46,8 @@ def book(step: Step, before: ClusterState) -> None:
 
 
 def count_anew(step: Step) -> None:
-    """At a start: what pools have to remember may be configured otherwise than before. What is off is forgotten."""
+    """At a start of the master, whose configuration may have changed: counts the held slots again, and deletes the usage of pools
+    without a half-life."""
     held: Counter[Holder] = Counter()
     for allocation in step.all(Allocation):
         _add(held, step, step, allocation, 1)
@@ -72,7 +73,7 @@ def measure(step: Step, pool: PoolName) -> None:
 
 
 def _touched(step: Step, before: ClusterState) -> set[AllocationId]:
-    """Allocations that are not as they were, or whose job is another's now."""
+    """Allocations that were changed, or whose job has another owner now."""
     found = {allocation.id for allocation in step.written_of(Allocation)}
     for job in step.written_of(Job):
         was = before.get(Job, job.id)

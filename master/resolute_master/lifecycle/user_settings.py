@@ -16,9 +16,9 @@ MAX_SETTING_CHARACTERS = 65_536
 MAX_SETTINGS_CHARACTERS = 262_144
 """Most characters of all keys and values of a user together."""
 MAX_VISITS = 20
-"""Projects that are remembered, the newest."""
+"""Number of projects whose views are recorded, the newest."""
 MAX_PINS = 100
-"""Workspaces that a user has pinned."""
+"""Most workspaces that a user may pin."""
 
 
 def _need(step: Step, id_: UserId) -> User:
@@ -29,7 +29,7 @@ def _need(step: Step, id_: UserId) -> User:
 
 
 def put(step: Step, command: SetUserSettings) -> None:
-    """Other keys stay. Raises `InvalidInput` for more than is kept."""
+    """Stores settings; other keys are unchanged. Raises `InvalidInput` above the limits."""
     user = _need(step, command.user)
     new = {each.id: each for each in command.settings}
     settings = tuple(sorted(({each.id: each for each in user.settings} | new).values(), key=lambda each: each.id))
@@ -60,7 +60,7 @@ def visit(step: Step, command: VisitProject) -> None:
 
 
 def pin(step: Step, command: PinWorkspace) -> None:
-    """A workspace that is pinned already keeps its place."""
+    """Pins a workspace. One that is pinned already keeps its place."""
     user, workspace = _need(step, command.user), need_workspace(step, command.workspace)
     pinned = any(each.workspace_id == workspace.id for each in user.pins)
     if command.pinned == pinned:

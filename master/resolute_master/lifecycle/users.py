@@ -31,7 +31,7 @@ def create(step: Step, command: CreateUser) -> UserId:
 
 
 def change(step: Step, command: ChangeUser) -> None:
-    """A new password ends every session of the user, so that a stolen login becomes invalid."""
+    """Changes a user. A new password ends every session of the user, so that a stolen login becomes invalid."""
     user = step.get(User, command.user)
     if user is None:
         raise NotFound("user", command.user)
@@ -58,7 +58,7 @@ def change(step: Step, command: ChangeUser) -> None:
 
 
 def _check_display_name(step: Step, name: str, of: UserId | None) -> None:
-    """Display names distinguish users. Raises `AlreadyExists`."""
+    """Raises `AlreadyExists` for a display name in use, because display names distinguish users."""
     wanted = name.strip().casefold()
     if not wanted:
         return
@@ -70,7 +70,7 @@ def _check_display_name(step: Step, name: str, of: UserId | None) -> None:
 
 
 def _keep_an_administrator(step: Step, user: User, changed: User) -> None:
-    """Only administrators make administrators: without an active one there would be no way back."""
+    """Raises an error if no active administrator would be left, because only administrators can appoint others."""
     if not (user.admin and user.active) or (changed.admin and changed.active):
         return
     if not any(other.admin and other.active for other in step.all(User) if other.id != user.id):

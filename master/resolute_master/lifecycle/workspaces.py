@@ -38,7 +38,7 @@ MAX_PROJECT_KEY_LENGTH = 5
 """Key of a project that the caller chooses: it is a prefix of numbers."""
 
 NO_OWNER = UserId(0)
-"""Owns what always exists."""
+"""Owner of the built-in workspace and project."""
 
 BUILT_IN_WORKSPACE = Workspace(id=UNCATEGORIZED_ID, name=UNCATEGORIZED, owner=NO_OWNER)
 BUILT_IN_PROJECT = Project(
@@ -53,12 +53,12 @@ State = Step | ClusterState
 
 
 def workspaces(state: State) -> tuple[Workspace, ...]:
-    """All, by id."""
+    """All workspaces, by id."""
     return (BUILT_IN_WORKSPACE, *sorted(state.all(Workspace), key=lambda one: one.id))
 
 
 def projects(state: State, workspace: int | None = None) -> tuple[Project, ...]:
-    """All, or those of one workspace, by id."""
+    """All projects, or those of one workspace, by id."""
     every = (BUILT_IN_PROJECT, *sorted(state.all(Project), key=lambda one: one.id))
     return tuple(one for one in every if workspace in (None, one.workspace_id))
 
@@ -78,7 +78,7 @@ def need_project(state: State, id_: int) -> Project:
 
 
 def project_with_key(state: State, key: str) -> Project:
-    """Large and small letters are the same."""
+    """The project with the key, in upper or lower case. Raises `NotFound`."""
     found = next((one for one in projects(state) if one.key == key.upper()), None)
     if found is None:
         raise NotFound("project with the key", key)
@@ -86,7 +86,7 @@ def project_with_key(state: State, key: str) -> Project:
 
 
 def project_named(state: State, workspace: str, project: str) -> Project:
-    """Raises `InvalidInput` with what there is, for the configuration of an experiment names them so."""
+    """The project of these names, as in the configuration of an experiment. Raises `InvalidInput` that lists the existing names."""
     place = next((one for one in workspaces(state) if one.name == workspace), None)
     if place is None:
         known = _listed(one.name for one in workspaces(state))
@@ -109,7 +109,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def is_archived(state: State, project: Project) -> bool:
-    """By itself or with its workspace."""
+    """Whether the project is archived, itself or with its workspace."""
     return project.archived or need_workspace(state, project.workspace_id).archived
 
 
@@ -136,7 +136,7 @@ def check_open(state: State, project: Project) -> None:
 
 
 def named(state: State, project: Project) -> str:
-    """As refusals call it."""
+    """Name of a project in refusals."""
     return f"project '{project.name}' of workspace '{need_workspace(state, project.workspace_id).name}'"
 
 
@@ -144,7 +144,7 @@ def named(state: State, project: Project) -> str:
 
 
 def create(step: Step, command: c.CreateWorkspace) -> int:
-    """Answers its id."""
+    """Creates a workspace; returns its id."""
     _check_new_workspace_name(step, command.name)
     # The first number is that of the workspace that always exists.
     workspace = Workspace(id=step.next_number("workspace") + UNCATEGORIZED_ID, name=command.name, owner=command.owner)
@@ -169,7 +169,7 @@ def patch(step: Step, command: c.PatchWorkspace) -> None:
 
 
 def _with_default_pools(step: Step, workspace: Workspace, compute: PoolName | None, aux: PoolName | None) -> Workspace:
-    """None leaves a default as it is, an empty name takes the cluster's."""
+    """The workspace with other default pools. None leaves a default unchanged; an empty name selects the cluster's."""
     for pool in (compute, aux):
         if pool:
             check_pool(step, pool, workspace, step.pools)
@@ -198,7 +198,7 @@ def _check_new_workspace_name(step: Step, name: str) -> None:
 
 
 def create_project(step: Step, command: c.CreateProject) -> int:
-    """Answers its id."""
+    """Creates a project; returns its id."""
     workspace = need_workspace(step, command.workspace)
     if workspace.immutable:
         raise FailedPrecondition(
@@ -225,7 +225,7 @@ def check_new_project_name(step: Step, workspace: Workspace, name: str) -> None:
 
 
 def checked_key(step: Step, asked: str) -> str:
-    """In large letters. Raises for one that cannot be a key, or is another project's."""
+    """The key in upper case. Raises an error for an invalid key, or one of another project."""
     key = asked.upper()
     if not re.fullmatch(rf"[A-Z0-9]{{1,{MAX_PROJECT_KEY_LENGTH}}}", key):
         raise InvalidInput(f"key: '{asked[:80]}' must be 1 to {MAX_PROJECT_KEY_LENGTH} letters and digits")
@@ -246,7 +246,7 @@ def _key_of(step: Step, name: str) -> str:
 
 
 def move(step: Step, experiment: Experiment, project_id: int) -> None:
-    """To another project; work that is not over needs a pool that it may use there."""
+    """Moves an experiment to another project. If it has not ended, it needs a pool that it may use there."""
     project = need_project(step, project_id)
     if experiment.archived:
         raise FailedPrecondition(f"experiment {experiment.id} is archived; unarchive it first")
@@ -260,7 +260,7 @@ def move(step: Step, experiment: Experiment, project_id: int) -> None:
 
 
 def put_into(step: Step, experiment: Experiment, project: Project) -> None:
-    """It and its job belong to the project, and its configuration says so."""
+    """Puts an experiment and its job into the project, and updates its configuration."""
     job = step.need(Job, experiment.job_id)
     workspace = need_workspace(step, project.workspace_id)
     names = {"workspace": workspace.name, "project": project.name}
