@@ -1,6 +1,6 @@
 """The only writer: decide, persist, act.
 
-Knows the order of a cycle: commands -> rules -> scheduler and planner -> one commit -> replies, effects, notifications. Must not
+Contains the order of a cycle: commands -> rules -> scheduler and planner -> one commit -> replies, effects, notifications. Must not
 know SQL, HTTP or a cloud's SDK; of clouds it knows the port.
 
 - `cycle`      one cycle as a deterministic function of memory, commands, time and entropy; replay runs the same code

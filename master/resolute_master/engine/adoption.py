@@ -20,7 +20,7 @@ from resolute_master.store.base import Store
 
 
 async def entities_for(store: Store, state: ClusterState, commands: Sequence[c.Command]) -> tuple[Entity, ...]:
-    """What the commands need and the memory does not have; unknown ids are left to the rules to refuse."""
+    """Entities that the commands need and the memory does not contain. The rules refuse unknown ids."""
     wanted: set[ExperimentId] = set()
     for command in commands:
         experiments_of = _EXPERIMENTS_OF.get(type(command))
@@ -37,7 +37,7 @@ async def entities_for(store: Store, state: ClusterState, commands: Sequence[c.C
 
 
 async def _ended_machine(store: Store, state: ClusterState, command: RecordStray) -> list[Entity]:
-    """The row that a stray's tags name. Its token must agree: tags can be written by others, too."""
+    """The row in the tags of a stray. Its token must match, because other programs can write tags as well."""
     id_ = command.instance_id
     if id_ is None or not command.token or state.get(Instance, id_) is not None:
         return []
@@ -53,7 +53,7 @@ async def _of_trial(store: Store, state: ClusterState, id_: TrialId) -> set[Expe
 
 
 def _of_allocation(state: ClusterState, id_: AllocationId) -> set[ExperimentId]:
-    """The name of an ended allocation contains its owner."""
+    """The experiment of an allocation: the name of an ended one contains it."""
     number = task_of(id_).partition(".")[0]
     return (
         {ExperimentId(int(number))}
@@ -70,7 +70,7 @@ async def _of_checkpoint(store: Store, state: ClusterState, uuid: str) -> set[Ex
 
 
 async def _of_parent(store: Store, state: ClusterState, command: c.CreateExperiment) -> set[ExperimentId]:
-    """And that of the checkpoint that its trials start from."""
+    """The parent of a new experiment, and the experiment of the checkpoint from which its trials start."""
     found = set() if command.parent is None else {command.parent}
     source = (command.config.get("searcher") or {}).get("source_checkpoint_uuid")
     return found | (await _of_checkpoint(store, state, source) if source else set())

@@ -8,7 +8,7 @@ from resolute_master.lifecycle.step import Step
 
 
 def apply_plan(step: Step, plan: PoolPlan) -> None:
-    """Nothing is decided here."""
+    """Applies the plan. It makes no decision of its own."""
     for preemption in plan.preempt:
         allocations.preempt(step, preemption.allocation, preemption.reason, for_another=True)
     for placement in plan.starts:

@@ -33,7 +33,8 @@ RETRY_S = 30.0
 """Time after which a failed removal is retried."""
 
 REMOVALS_AT_ONCE = 8
-"""A removal waits for the store nearly all of its time. More threads than these take the interpreter from the event loop."""
+"""Concurrent removals. A removal waits for the storage nearly all of its time. More threads would take the interpreter from the
+event loop."""
 
 Removal = RemoveCheckpoint | RemoveFiles | RemoveTensorboardFiles | ReviewCheckpoints
 
@@ -124,7 +125,7 @@ class CheckpointRemoval:
                 self._reported_away.discard(effect.experiment)
 
     async def _report_unavailable(self, effect: Removal, error: StorageUnavailable) -> None:
-        """In the trial's log, once for as long as the storage of the experiment is away."""
+        """Reports an unavailable storage in the trial's log, once until the storage of the experiment is available again."""
         if not isinstance(effect, RemoveCheckpoint | RemoveFiles) or effect.experiment in self._reported_away:
             return
         self._reported_away.add(effect.experiment)
@@ -155,7 +156,7 @@ class CheckpointRemoval:
                 await self._keeping.carry_out(effect)
 
     async def _storage(self, experiment: ExperimentId) -> Mapping[str, Any] | None:
-        """None for an experiment that the store has forgotten."""
+        """The storage of an experiment; None for an experiment that the store does not contain any more."""
         found = self._engine.state.get(Experiment, experiment) or await self._store.experiment(experiment)
         return None if found is None else found.config.get("checkpoint_storage")
 

@@ -26,7 +26,7 @@ REVIEW_S = 15.0
 
 
 class CheckpointKeeping:
-    """Notes which experiments have new checkpoints, and orders the removal of those that are not kept any more."""
+    """Records experiments with new checkpoints, and orders the removal of those that exceed the counts."""
 
     def __init__(self, engine: Engine, store: Store) -> None:
         self._engine = engine
@@ -40,7 +40,7 @@ class CheckpointKeeping:
                 self._new.setdefault(entity.experiment_id, set()).add(entity.trial_id)
 
     async def review_new(self) -> None:
-        """Experiments that have had new checkpoints since the last time."""
+        """Reviews experiments with new checkpoints since the last call."""
         for experiment_id, trials in [*self._new.items()]:
             self._new.pop(experiment_id, None)
             experiment = self._engine.state.get(Experiment, experiment_id)
@@ -50,7 +50,7 @@ class CheckpointKeeping:
             await self._review(experiment, None if best > 0 else trials, order="")
 
     async def carry_out(self, effect: ReviewCheckpoints) -> None:
-        """An experiment has ended."""
+        """Reviews the checkpoints of an experiment that has ended."""
         experiment = self._engine.state.get(Experiment, effect.experiment)
         experiment = experiment or await self._store.experiment(effect.experiment)
         if experiment is None:
@@ -59,7 +59,7 @@ class CheckpointKeeping:
             await self._review(experiment, None, order=effect.key)
 
     async def _review(self, experiment: Experiment, of_trials: set[TrialId] | None, *, order: str) -> None:
-        """`of_trials` None means all. Nothing is written down where there is nothing to remove."""
+        """Orders the removal of checkpoints of these trials; None means all. If there are none to remove, nothing is stored."""
         found = await self._store.checkpoints(CheckpointQuery(experiment_id=experiment.id))
         looked_at = tuple(
             each

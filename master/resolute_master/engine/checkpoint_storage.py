@@ -21,15 +21,15 @@ from resolute.storage import CheckpointStorage, storage_from_config
 from resolute.storage.retries import Retries
 
 RETRY_LIMIT_S = 20.0
-"""With a store that is away, of a caller that asks again later."""
+"""Time for which requests to an unavailable storage are retried, for a caller that retries later."""
 
 KEPT_STORAGES = 32
-"""Experiments of a cluster name few storages. Each that is kept holds connections."""
+"""Storages that stay open, each with its connections. Experiments of a cluster name few storages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageAccess:
-    """What the master may open: its own files are no storage, whatever path leads to them."""
+    """Opens storages for the master. Its own files are no storage, whatever path leads to them."""
 
     rules: HostPathRules
 
@@ -45,7 +45,7 @@ class StorageAccess:
             raise FailedPrecondition(str(error)) from None
 
     def _check(self, root: Beneath) -> None:
-        """By the directory that is open, not by its name, which may mean another one by now."""
+        """Checks the directory that is open. Its name may mean another directory by now."""
         if problem := self.rules.why_not_state(_real(root)):
             raise LeadsOut(f"checkpoint_storage: {problem}")
 

@@ -41,13 +41,12 @@ from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolSc
 from resolute_provisioner.planning.plan import plan_scale
 
 SNAPSHOT_EVERY = 5000
-"""Cycles between journal snapshots: few enough that a replay is done in a minute, many enough that writing down ten thousand jobs
-costs little. After each, every pool is looked at again, so that a replay may start there."""
+"""Cycles between journal snapshots. A replay of so many takes about a minute, and to store ten thousand jobs so rarely costs
+little. After each snapshot, every pool is decided again, so that a replay may start there."""
 
 
 DUE_A_CYCLE = 20
-"""Deadlines that one cycle lets expire at most: when a network fails, a thousand agents are given up at one moment, with everything
-that ran on them."""
+"""Most deadlines that expire in one cycle: when a network fails, a thousand agents are lost at one moment, with all their tasks."""
 
 
 _JOBS = kind_name(Job)
@@ -71,9 +70,9 @@ def refusal_of(command: Command, error: Exception) -> ResoluteError:
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """`replies` has one entry a command: its reply, or the error that refused it.
+    """The result of a cycle. `replies` has one entry per command: its reply, or the error that refused it.
 
-    `change` is None when no command was accepted, nothing changed and no pool was looked at: then there is nothing to keep.
+    `change` is None if no command was accepted, nothing changed and no pool was decided: then there is nothing to store.
     """
 
     change: Change | None
@@ -83,7 +82,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Cycle:
-    """`run` once, then commit `Outcome.change` and call `Memory.absorb`; or, when nothing was stored, `Memory.take_back`."""
+    """One cycle: call `run` once, then commit `Outcome.change` and call `Memory.absorb`; or, if nothing was stored,
+    `Memory.take_back`."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Cycle:
         adopted: Sequence[Entity] = (),
         stopwatch: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`stopwatch` measures and decides nothing: seconds from an arbitrary origin."""
+        """`stopwatch` gives seconds from an arbitrary origin. It has no effect on decisions."""
         self._memory = memory
         self._stopwatch = stopwatch
         self.passes_s: list[tuple[PoolName, float]] = []
-        """Seconds for each pool that was looked at."""
+        """Seconds of the decision of each pool."""
         self._now = now
         self._entropy = entropy
         self._adopted = tuple(adopted)
@@ -112,14 +112,14 @@ class Cycle:
         """Changes of this cycle that the snapshots already contain."""
         self._accepted: list[Command] = []
         self._journaled: list[bytes] = []
-        """The accepted commands as the journal has them."""
+        """The accepted commands in the form of the journal."""
         self._plans: list[object] = []
         self._stale: set[PoolName] = set()
-        """Pools to look at in this cycle."""
+        """Pools to decide in this cycle."""
         self._known_waiting: set[str] = set()
-        """Allocations that waited already when the pools were looked at."""
+        """Allocations that were pending when the pools were decided."""
         self._unfinished: set[PoolName] = set()
-        """Pools where more can be placed than was."""
+        """Pools in which more allocations can be placed."""
 
     def run(self, commands: Iterable[Command]) -> Outcome:
         replies = tuple(self._carry_out(command) for command in commands)
@@ -142,7 +142,7 @@ class Cycle:
     # -- commands and time -------------------------------------------------------------------------------------
 
     def _carry_out(self, command: Command) -> Any | ResoluteError:
-        """What a refused command has written is taken back; only accepted commands are journaled."""
+        """Applies a command. The writes of a refused command are undone; only accepted commands are journaled."""
         try:
             command, written = written_down(command)
         except VALUE_ERRORS as error:
@@ -171,7 +171,7 @@ class Cycle:
                 settle(self._step)
 
     def _refresh_idle(self) -> None:
-        """Machines whose agent or whose agent's work was touched may have become idle or busy."""
+        """Updates the idle times of machines whose agent, or an allocation on it, was written."""
         if not self._memory.machines and not self._step.written_of(Instance):
             return
         ids = {agent.id for agent in self._step.written_of(Agent)}
@@ -185,7 +185,7 @@ class Cycle:
         instances.refresh_idle(self._step, [touched[id_] for id_ in sorted(touched)])
 
     def _book(self) -> None:
-        """What is held and paid for has changed at this cycle's time, whatever in the cycle has changed it."""
+        """Books the changes of held slots and paid machines at this cycle's time, whatever their cause."""
         if any(isinstance(command, MasterStarted) for command in self._accepted):
             usage.count_anew(self._step)
             spending.count_anew(self._step)
@@ -207,7 +207,7 @@ class Cycle:
         self._known_waiting = {a.id for a in self._waiting()}
 
     def _update_snapshots(self) -> set[PoolName]:
-        """Bring the pools' snapshots up to date with the working copy; answers which pools changed."""
+        """Bring the pools' snapshots up to date with the working copy; returns the changed pools."""
         moves: list[tuple[int, Entity | None, Entity | None]] = []
         for slot in self._step.written_keys():
             kind, key = slot
@@ -271,7 +271,7 @@ class Cycle:
         beliefs: Mapping[str, OfferBelief],
         now: datetime,
     ) -> ScalePlan:
-        """`plan_scale`; a plan that changed nothing holds until its inputs change, or its time has come."""
+        """`plan_scale` with a cache: a plan that changed nothing holds until its inputs change, or until its time."""
         pool, inputs = PoolName(scaling.pool), (scaling, machines, demand, dict(beliefs))
         known = self._memory.scaled.pop(pool, None)
         if known is not None and (known[1].revisit_at is None or now < known[1].revisit_at) and known[0] == inputs:
@@ -290,7 +290,7 @@ class Cycle:
     # -- the result --------------------------------------------------------------------------------------------
 
     def _outcome(self, replies: tuple[Any | ResoluteError, ...]) -> Outcome:
-        """Raises `Unstorable` when something has no form in which it could be stored."""
+        """The outcome of the cycle. Raises `Unstorable` if a value has no stored form."""
         with keeping_values():
             return self._written_down(replies)
 
@@ -327,12 +327,13 @@ class Cycle:
         return [a for a in self._step.written_of(Allocation) if a.assigned_at is None and not a.ended]
 
     def _left_over(self) -> set[PoolName]:
-        """Pools where carrying out the plans has made new work wait, or has not come to its end: looked at again at once."""
+        """Pools in which applying the plans has caused new pending work, or is incomplete. They are decided again at once."""
         return self._unfinished | {a.pool for a in self._waiting() if a.id not in self._known_waiting}
 
 
 def _turn(kind: str, after: Entity | None) -> int:
-    """A job before its work when it begins, and after it when it is over: else the work would be listed twice."""
+    """Order of writes: a job precedes its allocations when it begins, and follows them when it has ended. Otherwise the work
+    would be listed twice."""
     if kind != _JOBS:
         return 1
     return 0 if isinstance(after, Job) and not after.ended else 2

@@ -41,18 +41,18 @@ from resolute_master.store.waiting import waited_for
 log = logging.getLogger(__name__)
 
 INBOX_LIMIT = 10_000
-"""Commands that wait for a cycle; past this callers get a 429."""
+"""Most commands that wait for a cycle; further ones get a 429."""
 
 FULL_INBOX_S = 1.0
 """`Retry-After` at a full inbox: at 200 commands a cycle it is empty by then, unless the disk is slow."""
 
 BATCH_LIMIT = 200
-"""Commands a cycle at most: more gain little, and each waits for all."""
+"""Most commands in a cycle. More would gain little, and each waits for all."""
 
 BATCH_LEAST = 10
 DECIDE_BUDGET_S = 0.01
-"""A cycle that was longer than this in deciding is followed by one with fewer commands, down to `BATCH_LEAST`: nothing else has
-a turn meanwhile."""
+"""Seconds of decisions in a cycle. After a longer cycle, the next has fewer commands, down to `BATCH_LEAST`: nothing else runs
+meanwhile."""
 
 SAFETY_PASS_S = 60.0
 """Interval between decisions about every pool, in addition to those after each change."""
@@ -60,7 +60,7 @@ SAFETY_PASS_S = 60.0
 STOPPED = Unavailable("the engine has stopped")
 
 _OF_THE_ENGINE = (MasterStarted, Reconsider)
-"""They ask for nothing: where one of them fails, it is not for what it holds."""
+"""Commands of the engine itself, which contain no values of a caller. A failure of one is not caused by its content."""
 
 Notice = TypeVar("Notice")
 
@@ -74,14 +74,14 @@ class Carried(Struct, frozen=True):
 
 
 class CycleTimes(Struct, frozen=True, kw_only=True):
-    """How long the parts of one cycle took, in seconds; `commands` were carried out or refused in it."""
+    """Durations of the parts of one cycle in seconds; `commands` were applied or refused in it."""
 
     begun_at: datetime
     commands: int
     stored: bool
-    """Something was committed."""
+    """Whether a change was committed."""
     decide_s: float
-    """Rules, scheduler and planner: the event loop does nothing else meanwhile."""
+    """Rules, scheduler and planner, during which the event loop does nothing else."""
     commit_s: float
     """Waiting for the store; 0 when nothing was to be stored."""
     publish_s: float
@@ -90,7 +90,7 @@ class CycleTimes(Struct, frozen=True, kw_only=True):
     """Part of `decide_s` that the scheduler and the planner spent on each affected pool."""
     carried: tuple[Carried, ...] = ()
     change: Change | None = None
-    """What was committed."""
+    """The committed change."""
 
     @property
     def total_s(self) -> float:
@@ -98,7 +98,7 @@ class CycleTimes(Struct, frozen=True, kw_only=True):
 
 
 class _Undecided(Exception):
-    """Nothing came of a cycle because of what was asked: nothing is stored, and the store has not failed."""
+    """A cycle failed because of its commands: nothing is stored, and the store has not failed."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -112,7 +112,7 @@ class _Waiting(Struct, eq=False):
 
 
 class Watch:
-    """Wakes when something was committed. `with engine.watch(...) as watch: await watch.changed(5.0)`."""
+    """An event that is set by matching commits. `with engine.watch(...) as watch: await watch.changed(5.0)`."""
 
     def __init__(self, watchers: dict[Any, set[Watch]], keys: Sequence[Any]) -> None:
         self._watchers = watchers
@@ -196,18 +196,18 @@ class Engine:
 
     @property
     def state(self) -> ClusterState:
-        """Committed state; what is over is in the store only."""
+        """The committed state. Ended entities are in the store only."""
         return self.memory.state
 
     def view(self, pool: PoolName, now: datetime) -> PoolView:
-        """What a decision about the pool would look at now. For use at once: see `engine.pool_view`."""
+        """The view of the pool for a decision now. For immediate use: see `engine.pool_view`."""
         return self.memory.view(pool, now)
 
     def snapshot(self, pool: PoolName) -> PoolSnapshot:
         return self.memory.snapshots[pool].at(self._clock.now())
 
     async def submit(self, command: Command) -> Any:
-        """Carry it out; returns its reply when it is durable, raises the `ResoluteError` that refused it."""
+        """Apply a command. Returns its reply when the change is durable; raises the `ResoluteError` that refused it."""
         if self._stopped is not None:
             raise self._stopped
         waiting = _Waiting(command, asyncio.get_running_loop().create_future())
@@ -224,42 +224,42 @@ class Engine:
             del waiting
 
     def watch(self, kind: str, key: EntityKey) -> Watch:
-        """Wakes after each commit that touched this entity; kind "" and key "" for any commit at all."""
+        """A watch of commits that change this entity; kind "" and key "" match any commit."""
         return Watch(self._watchers, [(kind, key)])
 
     def outstanding(self) -> tuple[Effect, ...]:
-        """Effects that are not carried out yet, by key."""
+        """Effects that have not been carried out yet, by key."""
         return tuple(self.state.outbox[key] for key in sorted(self.state.outbox))
 
     def outstanding_for(self, agent: AgentId) -> tuple[Effect, ...]:
-        """Orders that this agent has not carried out yet, by key: they are about containers that it has."""
+        """Orders that this agent has not carried out yet, by key. They concern its containers."""
         found = self.state.find(Allocation, "allocations_on_agent", agent)
         keys = (f"{order}:{c.id}" for a in found for c in a.containers for order in ("start", "kill"))
         return tuple(self.state.outbox[key] for key in sorted(keys) if key in self.state.outbox)
 
     def on_commit(self, listener: Callable[[Change], None]) -> None:
-        """Called after each commit, in order, with what was stored; must not block."""
+        """Adds a listener that is called after each commit, in order, with the change. It must not block."""
         self._on_commit.append(listener)
 
     def on_cycle(self, listener: Callable[[CycleTimes], None]) -> None:
-        """Called after each cycle with how long it took; must not block."""
+        """Adds a listener that is called after each cycle with its durations. It must not block."""
         self._on_cycle.append(listener)
 
     @property
     def stopped(self) -> ResoluteError | None:
-        """Why nothing can be submitted any more; None while it can."""
+        """The error of a stopped engine, which accepts no command; None while it runs."""
         return self._stopped
 
     @property
     def waiting_commands(self) -> int:
-        """How many commands wait for a cycle; at most `INBOX_LIMIT`."""
+        """Number of commands that wait for a cycle; at most `INBOX_LIMIT`."""
         return self._inbox.qsize()
 
     # -- life --------------------------------------------------------------------------------------------------
 
     async def start(self, *, accept: Callable[[ClusterState], None] = lambda _: None) -> None:
-        """Load what is stored and commit the first cycle: boot is an ordinary one. What `accept` raises of what was loaded ends
-        the start before anything is written."""
+        """Load the stored state and commit the first cycle, which is an ordinary one. An error of `accept` about the loaded state
+        ends the start before anything is written."""
         stored = await waited_for(self._store.load)
         self._memory = Memory(
             ClusterState(stored.entities, stored.outbox),
@@ -292,7 +292,7 @@ class Engine:
             await self._snapshots.close()
 
     async def _gather(self, next_pass: float) -> list[_Waiting]:
-        """Wait for commands, or for the next deadline; take all that are there, up to the limit."""
+        """Wait for commands, or for the next deadline; return the waiting commands, up to the limit."""
         if self._inbox.empty():
             batch = await self._first(next_pass)
         else:
@@ -318,7 +318,7 @@ class Engine:
     # -- one cycle ---------------------------------------------------------------------------------------------
 
     async def _cycle(self, batch: Sequence[_Waiting]) -> None:
-        """One cycle, as a rule. Where a command makes it fail, each half is a cycle of its own, down to that command."""
+        """Run one cycle. If a command makes it fail, each half runs as a cycle of its own, down to that command."""
         parts = [batch]
         while parts:
             part = parts.pop()
@@ -338,7 +338,7 @@ class Engine:
                 raise
 
     async def _cycle_of(self, batch: Sequence[_Waiting]) -> None:
-        """Raises `_Undecided` when nothing has come of it because of what was asked."""
+        """Run a cycle of these commands. Raises `_Undecided` if it failed because of them."""
         memory = self.memory
         commands = [waiting.command for waiting in batch]
         try:
@@ -401,9 +401,9 @@ class Engine:
         await in_batches(replies, lambda pair: _answer(*pair))
 
     def _adapt(self, times: CycleTimes) -> None:
-        """More at once only after as many as may be have taken little: a few that take little say nothing of many. What the
-        passes over the pools take does not indicate how long commands take: one over a long queue takes long after a single
-        one, or none."""
+        """Adapt the number of commands per cycle. It grows only after a full cycle was short, because the time of a few commands
+        does not predict the time of many. The passes over the pools do not count: one over a long queue takes long whatever the
+        number of commands."""
         spent_s = times.decide_s - sum(took_s for _, took_s in times.passes_s)
         if times.commands and spent_s > DECIDE_BUDGET_S:
             self._batch_limit = max(BATCH_LEAST, int(times.commands * DECIDE_BUDGET_S / spent_s))
@@ -427,7 +427,7 @@ class Engine:
     # -- failure -----------------------------------------------------------------------------------------------
 
     def _fail(self, batch: Sequence[_Waiting], error: BaseException) -> None:
-        """What was asked may or may not be stored; the caller has to ask again."""
+        """Stop the engine. The commands may or may not be stored; the callers have to repeat them."""
         self._stopped = STOPPED
         if not isinstance(error, asyncio.CancelledError):
             log.error("the engine stops: %s: %s", type(error).__name__, error)
@@ -442,7 +442,7 @@ class Engine:
 
 
 def _notify(listener: Callable[[Notice], None], told: Notice) -> None:
-    """The change is durable, even if a listener fails."""
+    """Call a listener. The change is durable, even if the listener fails."""
     try:
         listener(told)
     except Exception:

@@ -1,4 +1,4 @@
-"""The record of a cycle that allows to run it again: commands, time, entropy, adopted entities, digest."""
+"""The record of a cycle for a replay: commands, time, entropy, adopted entities, digest."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _encoder() -> msgspec.json.Encoder:
 
 
 def written_down(command: Command) -> tuple[Command, bytes]:
-    """The command as a replay will read it, and its place in the journal: the rules see what a replay sees, times in UTC and
-    numbers that JSON cannot spell as words. Raises one of `VALUE_ERRORS` for a command that cannot be written down."""
+    """The command as a replay reads it, and its form in the journal. The rules get the command as in a replay: times in UTC, and
+    numbers that JSON cannot express as strings. Raises one of `VALUE_ERRORS` for a command without a stored form."""
     body, as_it_is = encode_telling(command)
     if not as_it_is:
         command = decode(type(command), body)
@@ -67,7 +67,8 @@ def decode_entities(body: bytes) -> tuple[Entity, ...]:
 class StateWriter:
     """The whole memory of the engine as the body of a snapshot, at most one entity or effect a step of the iteration.
 
-    The state of the moment in which it was made, whatever is done to the state afterwards. Deflated: configurations are much alike.
+    It is the state at the moment of its creation; later changes do not affect it. It is compressed, because configurations are
+    similar.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -103,7 +104,7 @@ class StateWriter:
 
     @property
     def body(self) -> bytes:
-        """Once the iteration has ended."""
+        """The body, once the iteration has ended."""
         return b"".join(self._parts)
 
 
@@ -121,7 +122,7 @@ class _State(msgspec.Struct):
 
 
 def decode_state(body: bytes) -> ClusterState:
-    """Raises `UnreadableValue` for what no snapshot can be."""
+    """The state of a snapshot. Raises `UnreadableValue` for a body that is not one."""
     try:
         stored = msgspec.json.decode(zlib.decompress(body), type=_State)
     except (zlib.error, msgspec.DecodeError) as error:
@@ -131,7 +132,7 @@ def decode_state(body: bytes) -> ClusterState:
 
 
 def chain(previous: str, change: Change, plans: Sequence[object]) -> str:
-    """Digest of everything decided so far: the one before, this cycle's plans, and what it changes."""
+    """Digest of all decisions so far: of the previous digest, this cycle's plans, and its change."""
     assert set(KINDS) >= {kind for kind, _ in change.deletes}
     digest = hashlib.sha256(previous.encode())
     digest.update(_encoder().encode(plans))

@@ -33,11 +33,11 @@ from resolute_master.lifecycle.cluster import ClusterState
 log = logging.getLogger(__name__)
 
 PRINTED_CONFIGURATION = '"log_policies":'
-"""A line with this text shows a configuration, in which each pattern of course is found."""
+"""Text of lines that show a configuration, in which each pattern occurs."""
 
 LARGE = 64 * 1024 * 128
-"""Bytes times instructions that are looked through in the event loop, in about a millisecond and 40 ms at the very worst; more
-of it is done in a thread."""
+"""Bytes times instructions that are matched in the event loop, in about a millisecond, and 40 ms at worst. Larger batches are
+matched in a thread."""
 
 _OF_THE_WHOLE_TEXT = re.compile(r"\\[Az]|\(\?\w*-")
 """For a pattern that refers to the start or end of the text, or turns flags off: it is matched line by line."""
@@ -53,7 +53,7 @@ class Policy:
 
 
 Hit = tuple[Policy, LogRecord]
-"""A policy, and a line that it is about."""
+"""A policy, and a line that matches it."""
 
 
 @lru_cache(maxsize=128)
@@ -70,22 +70,22 @@ def _expressions(pattern: str) -> tuple[Any, Any | None]:
 
 
 def in_some_line(pattern: str, text: bytes) -> bool:
-    """False when the pattern is found in none of these lines, given joined by line ends: no line need be looked at then.
+    """False if the pattern matches none of these lines, joined by newlines. Then no line need be matched alone.
 
-    Most lines match nothing: one look at all of them costs a sixth of looking at each.
+    Most lines match nothing: to match all of them at once costs a sixth of matching each.
     """
     _, joined = _expressions(pattern)
     return joined is None or joined.search(text) is not None
 
 
 def lines_with(pattern: str, lines: Sequence[bytes]) -> list[int]:
-    """Numbers of the lines in which the pattern is found."""
+    """Indexes of the lines that match the pattern."""
     alone, _ = _expressions(pattern)
     return [number for number, line in enumerate(lines) if alone.search(line) is not None]
 
 
 def by_task(records: Sequence[LogRecord]) -> dict[TaskId, list[LogRecord]]:
-    """The lines of each task, in their order; what came together mostly is of one."""
+    """The lines of each task, in order. Lines of one batch mostly belong to one task."""
     lines: dict[TaskId, list[LogRecord]] = {}
     for task, following in groupby(records, attrgetter("task_id")):
         lines.setdefault(task, []).extend(following)
@@ -103,7 +103,8 @@ class LogMatching:
         return self._engine.state
 
     async def hits(self, records: Sequence[LogRecord]) -> dict[TaskId, list[Hit]]:
-        """Which policies of their trials these lines match, in the order of the lines; only tasks of which any does."""
+        """The matches of these lines with the policies of their trials, in the order of the lines, by task; tasks without a match
+        are left out."""
         found: dict[TaskId, list[Hit]] = {}
         for task, lines in by_task(records).items():
             trial = self._trial_of(task)
@@ -120,7 +121,7 @@ class LogMatching:
         return found
 
     def news(self, hits: Mapping[TaskId, Sequence[Hit]]) -> tuple[MatchedLine, ...]:
-        """What of it would change anything of the trials as they are now: at most one line a policy and agent."""
+        """Matches that would change their trials: at most one line per policy and agent."""
         trials = ((self._trial_of(task), of_task) for task, of_task in hits.items())
         return tuple(match for trial, of_task in trials if trial is not None for match in self._news(trial, of_task))
 
@@ -149,7 +150,7 @@ class LogMatching:
                 yield match
 
     def _agent_of(self, record: LogRecord) -> AgentId | None:
-        """Where it was written, among the agents that there are; a posted line may only name its container, or nothing."""
+        """The existing agent that wrote the line. A posted line may only name its container, or neither."""
         if record.agent_id:
             return AgentId(record.agent_id) if self._state.get(Agent, record.agent_id) is not None else None
         allocation = self._state.get(Allocation, record.allocation_id or AllocationId(""))
@@ -162,7 +163,7 @@ class LogMatching:
 
 
 def policies_of(experiment: Experiment) -> tuple[Policy, ...]:
-    """Those that can match."""
+    """Policies that can match."""
     return tuple(
         policy for entry in experiment.log_policies if entry.get("pattern") and (policy := _policy(entry)) is not None
     )
@@ -186,7 +187,7 @@ def policy_size(pattern: str) -> int:
 
 
 def _hits(policies: Sequence[Policy], records: Sequence[LogRecord]) -> list[Hit]:
-    """Each policy with each line that it is about, in the order of the lines, then of the policies."""
+    """Each policy with each line that matches it, in the order of the lines, then of the policies."""
     text = "\n".join([record.log for record in records]).encode(errors="replace")
     near = [(place, policy) for place, policy in enumerate(policies) if in_some_line(policy.pattern, text)]
     if not near:

@@ -53,7 +53,7 @@ POOL_KINDS = frozenset(KIND_OF[type_] for type_ in _POOL_OF)
 
 
 def pool_of(entity: Entity) -> PoolName | None:
-    """The pool whose decisions the entity takes part in."""
+    """The pool whose decisions depend on the entity."""
     of = _POOL_OF.get(type(entity))
     return None if of is None else of(entity)
 
@@ -63,7 +63,7 @@ _OVER: Mapping[type[Entity], Callable[[Any], bool]] = {
     Instance: lambda instance: instance.over,
     Experiment: lambda experiment: experiment.state.terminal,
 }
-"""When an entity stays in the store only."""
+"""Whether an entity has ended, so that it stays in the store only."""
 
 
 class Memory:
@@ -76,10 +76,10 @@ class Memory:
         self.digest = digest
         self.snapshots: dict[PoolName, PoolSnapshot] = {}
         self.due_pools: set[PoolName] = set(pools)
-        """To be looked at in the next cycle, whatever changes."""
+        """Pools that the next cycle decides, whatever changes."""
         self.revisit: dict[PoolName, datetime] = {}
         self._deadlines: list[tuple[datetime, str, str, EntityKey]] = []
-        """A heap that may hold moments which have been put off since; `_due` knows the ones in force."""
+        """A heap of deadlines, which may contain postponed ones; `_due` has the deadlines in force."""
         self._due: dict[tuple[str, EntityKey], datetime] = {}
         for name, policy in sorted(pools.items()):
             self.snapshots[name] = PoolSnapshot.build(
@@ -93,11 +93,11 @@ class Memory:
         for _, entities in state.tables():
             self._watch_deadlines(entities)
         self.machines: dict[InstanceId, InstanceView] = {}
-        """Machines of elastic pools that are not over, as the planner sees them."""
+        """Machines of elastic pools that have not ended, as inputs of the planner."""
         self.scaled: dict[PoolName, tuple[object, ScalePlan]] = {}
-        """The last scaling decision that changed nothing, with what it was made from."""
+        """The last scaling decision that changed nothing, with its inputs."""
         self._before: tuple[set[PoolName], dict[PoolName, datetime], dict[PoolName, tuple[object, ScalePlan]]]
-        """What deciding a cycle changes here, as it was before."""
+        """The values that a cycle changes here, before the cycle."""
         self._taken: list[tuple[datetime, str, EntityKey]] = []
         """Deadlines that the cycle has taken."""
         self.remember()
@@ -108,12 +108,12 @@ class Memory:
     # -- cycles that are given up -------------------------------------------------------------------------------
 
     def remember(self) -> None:
-        """Before a cycle is decided: from here `take_back` restores what deciding it changes."""
+        """Records the values that a cycle changes, which `take_back` restores."""
         self._before = (set(self.due_pools), dict(self.revisit), dict(self.scaled))
         self._taken.clear()
 
     def take_back(self) -> None:
-        """Nothing of the cycle that is being decided was stored: all is as it was when it began, but for what it adopted."""
+        """Restores the values before a cycle of which nothing was stored. Adopted entities stay."""
         due_pools, revisit, scaled = self._before
         self.due_pools, self.revisit, self.scaled = set(due_pools), dict(revisit), dict(scaled)
         for due, kind, key in self._taken:
@@ -132,7 +132,7 @@ class Memory:
                 self.machines[id_] = instances.view(self._reading, instance)
 
     def _concerned(self, change: Change) -> set[InstanceId]:
-        """Machines whose view may differ as the state is now, before the change is taken over or after."""
+        """Machines whose view may be affected by a change, in the present state. Call it before the change is applied and after."""
         if not self.machines and not any(isinstance(entity, Instance) for entity in change.upserts):
             return set()
         slots = (*((KIND_OF[type(entity)], key_of(entity)) for entity in change.upserts), *change.deletes)
@@ -140,7 +140,7 @@ class Memory:
         return instances.concerned(self._reading, (entity for entity in touched if entity is not None))
 
     def view(self, pool: PoolName, now: datetime) -> PoolView:
-        """What a decision about the pool would look at now."""
+        """The view of the pool for a decision now."""
         here = sorted(self.state.keys("instances_of_pool", pool), key=str)
         machines = tuple(view for id_ in here if (view := self.machines.get(InstanceId(str(id_)))) is not None)
         return pool_view(self.state, self.snapshots[pool].at(now), machines)
@@ -161,9 +161,9 @@ class Memory:
             heapq.heapify(self._deadlines)
 
     def take_due(self, now: datetime, limit: int) -> tuple[tuple[str, EntityKey], ...]:
-        """(kind, key) of what may be due, each once, in order; the caller checks that it still is.
+        """(kind, key) of entities that may be due, each once, in order; the caller checks whether they still are.
 
-        The first `limit`; what is left is due at once in the next cycle.
+        It returns the first `limit`; the rest is due at once in the next cycle.
         """
         found: list[tuple[str, EntityKey]] = []
         while self._deadlines and self._deadlines[0][0] <= now and len(found) < limit:
@@ -175,7 +175,7 @@ class Memory:
         return tuple(sorted(found, key=lambda slot: (slot[0], str(slot[1]))))
 
     def next_wake(self) -> datetime | None:
-        """When a cycle is to run even if no command comes."""
+        """Time of the next cycle if no command arrives; None for never."""
         times = list(self.revisit.values())
         if self.due_pools:
             return datetime.min.replace(tzinfo=UTC)
@@ -186,7 +186,7 @@ class Memory:
     # -- commits -----------------------------------------------------------------------------------------------
 
     def absorb(self, change: Change, snapshots: Mapping[PoolName, PoolSnapshot], digest: str) -> None:
-        """Take over a committed cycle, and let go of what is over."""
+        """Apply a committed change, and drop ended entities."""
         jobs = [
             e.job_id for kind, key in change.deletes if kind == _EXPERIMENT and (e := self.state.get(Experiment, key))
         ]
@@ -205,7 +205,7 @@ class Memory:
         self._look_at_machines(concerned)
 
     def let_go(self, entities: Iterable[Entity]) -> None:
-        """Ended things stay in the store only, so that the memory is as large as what is alive."""
+        """Drop ended entities, which stay in the store only. So the memory is proportional to what is active."""
         for entity in entities:
             over = _OVER.get(type(entity))
             held = None if over is None else self.state.get(type(entity), key_of(entity))

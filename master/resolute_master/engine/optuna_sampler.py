@@ -23,7 +23,7 @@ ABSENT: Any = object()
 
 
 class OptunaSampler:
-    """A study a search, in memory. After a restart of the master it is rebuilt from the results of the search."""
+    """One study per search, in memory. After a restart of the master it is rebuilt from the results of the search."""
 
     def __init__(self) -> None:
         self._studies: dict[ExperimentId, _Study] = {}
@@ -55,9 +55,9 @@ class _Study:
         self._conditions = conditions(point_request.space)
         self._distributions = {_name(path): _distribution(optuna, spec) for path, spec in self._leaves.items()}
         self._known: dict[str, optuna.trial.Trial | None] = {}
-        """By request id; None is complete."""
+        """Trials of the study, by request id; None is complete."""
         self._asked: list[tuple[str, optuna.trial.Trial]] = []
-        """Points that no trial is known to try yet, as text."""
+        """Proposed points that no known trial uses yet, as text."""
         direction: Literal["minimize", "maximize"] = "minimize" if settings.smaller_is_better else "maximize"
         ended = [self._frozen(each) for each in evaluated if not each.open and _number(each.metric) is not None]
         # A sampler that resumes where another one has stopped draws other numbers than that one has drawn.
@@ -79,13 +79,13 @@ class _Study:
                 self._known[each.request_id] = None
 
     def forget_unused(self) -> None:
-        """Points that came too late: all that were taken are known by now."""
+        """Drops proposed points that arrived too late: all points in use are known by now."""
         for _, trial in self._asked:
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
         self._asked.clear()
 
     def _meet(self, evaluated: EvaluatedPoint) -> None:
-        """One of those that were requested, or one that another process or the search itself has made."""
+        """Adds a known point: a proposed one, or one from another process or from the search itself."""
         text = _text(evaluated.point)
         for index, (point, trial) in enumerate(self._asked):
             if point == text:
@@ -107,7 +107,7 @@ class _Study:
         return point
 
     def _asked_for(self) -> tuple[optuna.trial.Trial, dict[Path, Any]]:
-        """A trial of the study, with the parameters that are there: where some depend on others, one after the other."""
+        """A trial of the study with its parameters. Where some depend on others, they are drawn one after the other."""
         if not self._conditions:
             trial = self._study.ask(self._distributions)
             return trial, {path: trial.params[_name(path)] for path in self._leaves}
@@ -141,7 +141,7 @@ class _Study:
 def _sampler(
     module: Any, settings: SamplerSettings, seed: int, ended: Sequence[optuna.trial.FrozenTrial], *, conditional: bool
 ) -> optuna.samplers.BaseSampler:
-    """The search has drawn the first points itself."""
+    """The sampler, without random first points, because the search has drawn them itself."""
     with warnings.catch_warnings():
         # Their interface may change with a release of the library; the tests say whether it has.
         warnings.simplefilter("ignore", module.exceptions.ExperimentalWarning)
@@ -176,7 +176,7 @@ def _number(metric: float | None) -> float | None:
 
 
 def _leaves(space: Space, above: Path = ()) -> list[tuple[Path, Mapping[str, Any]]]:
-    """What is to be chosen, by path."""
+    """Hyperparameters that are sampled, by path."""
     found: list[tuple[Path, Mapping[str, Any]]] = []
     for name in sorted(space):
         spec, path = space[name], (*above, name)
@@ -235,7 +235,7 @@ def _value(spec: Mapping[str, Any], parameter: Any) -> Any:
 
 
 def _point(space: Space, parameters: Mapping[Path, Any], above: Path = ()) -> dict[str, Any]:
-    """As the search's own points: constants and groups included."""
+    """A point in the form of the search's own points: with constants and groups."""
     point: dict[str, Any] = {}
     for name in sorted(space):
         spec, path = space[name], (*above, name)

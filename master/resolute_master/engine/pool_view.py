@@ -22,7 +22,7 @@ from resolute_master.scheduler.snapshot import PoolSnapshot
 from resolute_provisioner.model import InstanceView, Intent, PoolScaling
 
 State = Step | ClusterState
-"""To be read. The mappings of a view read it when they are asked, so that a view is for use at once."""
+"""A state to read. The mappings of a view read it on access, so a view is for immediate use."""
 
 
 def pool_view(state: State, snapshot: PoolSnapshot, machines: tuple[InstanceView, ...]) -> PoolView:
@@ -65,7 +65,7 @@ def _budgets(state: State, snapshot: PoolSnapshot) -> Budgets:
 
 
 def _pool_budget(state: State, pool: PoolName, begun: Account | None = None) -> PoolBudget | None:
-    """`begun`: the account of a pool that has not spent anything yet."""
+    """The budget of a pool. `begun`: the account of a pool that has not spent anything yet."""
     account = state.get(Account, account_id(Owner.POOL, pool)) or begun
     if account is None or account.wind_down is not None or not account.limits:
         return None
@@ -90,7 +90,7 @@ def _progress(state: State, pool: PoolName, now: datetime) -> Mapping[Allocation
 
 
 def progress_of(state: State, id_: AllocationId, now: datetime) -> Progress | None:
-    """None for what is no trial: its length is never known."""
+    """Progress of an allocation; None if it belongs to no trial, because its length is never known."""
     allocation = state.get(Allocation, id_)
     trial = None if allocation is None or allocation.trial_id is None else state.get(Trial, allocation.trial_id)
     experiment = None if trial is None else state.get(Experiment, trial.experiment_id)
@@ -110,7 +110,7 @@ def progress_of(state: State, id_: AllocationId, now: datetime) -> Progress | No
 
 
 def _total_steps(experiment: Experiment, trial: Trial) -> float | None:
-    """The whole length: what the search asks for, else what the trial's own progress makes it."""
+    """The length in steps: the one that the search requests, otherwise the one that follows from the trial's own progress."""
     if (batches := experiment.max_batches) is not None:
         return float(batches)
     return trial.steps_completed / trial.progress if trial.progress > 0 and trial.steps_completed else None
@@ -124,7 +124,7 @@ def _part(steps: float, total: float | None) -> float:
 
 
 def _done(trial: Trial, now: datetime) -> float:
-    """Steps by now: those that were reported, and those that its pace makes likely since, up to its usual next report."""
+    """Estimated steps by now: the reported ones, and those at its pace since then, until its usual next report."""
     pace = trial.pace
     if trial.reported_run != trial.run_id and trial.latest_checkpoint is not None:
         return float(trial.latest_checkpoint.steps_completed)  # what older runs did past that is not there any more

@@ -21,13 +21,14 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 15.0
 LONGEST_RETRY_S = 3600.0
-"""A price of an hour ago still ranks better than none."""
+"""Longest time between two attempts: a price of an hour ago still ranks better than none."""
 JITTER = 0.2
 """Jitter of a wait, as a fraction: pools of one account do not request prices together."""
 
 
 class PriceWatch:
-    """A failure changes nothing but `status`: the last known price stays in force, and its age is shown."""
+    """Watches the prices of one pool. A failure changes only `status`: the last known price stays in force, and its age is
+    shown."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class PriceWatch:
         await asyncio.Event().wait()  # a service does not end
 
     async def ask(self) -> None:
-        """Once."""
+        """Queries the prices once."""
         try:
             await self._submit(await self._source.spot_prices(self._offers))
         except ResoluteError as error:  # the cloud's, or the engine's while its store is away
@@ -76,7 +77,7 @@ class PriceWatch:
             self._submitted.update({word.offer_id: word for word in news})
 
     def wait_s(self) -> float:
-        """Until the next time: the period, or after failures a time that doubles with each."""
+        """Seconds until the next query: the period, or after failures a time that doubles with each."""
         failures, wait_s = self.status.failures, self.status.period_s
         if failures:
             wait_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures - 1, 16))

@@ -1,8 +1,4 @@
-"""Carries out what concerns every experiment of a project: its deletion, and its move to another workspace.
-
-Each experiment is a command of its own, so that a project of any size delays no other work. What was left when a master ended is in
-the outbox, and is continued at its next start.
-"""
+"""Carries out operations on every experiment of a project: its deletion, and its move to another workspace."""
 
 from __future__ import annotations
 
@@ -65,7 +61,7 @@ class ProjectContents:
                     all_of_them.create_task(self._carry_out(order))
 
     async def _carry_out(self, order: Order) -> None:
-        """Until it is no longer in the outbox: an order that is given again meanwhile is still there."""
+        """Repeats the order until it is no longer in the outbox. An order that is given again meanwhile is still there."""
         try:
             while order.key in self._engine.state.outbox:
                 try:
@@ -82,7 +78,7 @@ class ProjectContents:
     # -- deletion ----------------------------------------------------------------------------------------------
 
     async def _delete(self, project: int) -> None:
-        """A part of its experiments, and the project itself when it has none."""
+        """Deletes some experiments of the project, and the project itself when it has none."""
         deleted = self._deleted
         found = (await self._store.page_experiments(ExperimentQuery(limit=PAGE, project_id=project))).rows
         if not found:
@@ -96,13 +92,13 @@ class ProjectContents:
         await deleted.wait()
 
     async def _order_deletion(self, found: Sequence[Experiment]) -> str:
-        """Why one of them may not be deleted; empty when all are being deleted."""
+        """Orders the deletion of experiments. Returns why one of them must not be deleted; "" if all are being deleted."""
         waiting = [experiment.id for experiment in found if experiment.state is not ExperimentState.DELETING]
         problems = await asyncio.gather(*map(self._delete_one, waiting))
         return next(filter(None, problems), "")
 
     async def _delete_one(self, id_: ExperimentId) -> str:
-        """Why it may not be deleted."""
+        """Orders the deletion of an experiment. Returns why it must not be deleted, or ""."""
         try:
             await self._engine.submit(DeleteExperiment(experiment=id_))
         except NotFound:
@@ -114,7 +110,7 @@ class ProjectContents:
     # -- moves -------------------------------------------------------------------------------------------------
 
     async def _move(self, project: int) -> None:
-        """A part of those that have not followed yet, and the record when there are none."""
+        """Moves some experiments that have not been moved yet, and records the end when there are none."""
         place = workspaces.need_project(self._engine.state, project).workspace_id
         query = ExperimentQuery(limit=PAGE, project_id=project, not_in_workspace=place)
         found = (await self._store.page_experiments(query)).rows

@@ -22,11 +22,11 @@ from resolute_master.searcher.method import PointRequest
 log = logging.getLogger(__name__)
 
 RETRY_S = 15.0
-"""After a failure of the sampler, or while the engine cannot store."""
+"""Time until the next attempt after a failure of the sampler, or while the engine cannot store."""
 
 
 class EvaluatedPoint(Struct, frozen=True, kw_only=True):
-    """A point that was tried. `metric` None: it has no result yet, or has failed."""
+    """A point in use. `metric` None: it has no result yet, or has failed."""
 
     request_id: str
     point: Mapping[str, Any]
@@ -44,12 +44,12 @@ class Sampler(Protocol):
         ...
 
     def forget(self, search: ExperimentId) -> None:
-        """It is over."""
+        """Drops the search, which has ended."""
         ...
 
 
 class Proposals:
-    """One a master."""
+    """Queries samplers for all searches of a master."""
 
     def __init__(self, engine: Engine, sampler: Sampler) -> None:
         self._engine = engine
@@ -92,7 +92,7 @@ class Proposals:
         asyncio.get_running_loop().call_later(RETRY_S, wake)
 
     async def propose(self, id_: ExperimentId) -> None:
-        """Once, if the search waits."""
+        """Proposes points once, if the search waits for them."""
         state = self._engine.state
         search, experiment = state.get(Search, id_), state.get(Experiment, id_)
         if search is None or experiment is None or search.over or experiment.state.stopping:

@@ -65,7 +65,7 @@ class PoolLedger:
         )
 
     def _offer(self, instance: Instance) -> Offer:
-        """As it was bought; the configuration's, for a machine from before that was kept."""
+        """The offer of a machine: as launched, or that of the configuration for a machine without a stored offer."""
         return instance.offer or self._offers[instance.offer_id]
 
     async def report(self, report: CloudReport) -> None:
@@ -113,7 +113,8 @@ class PoolLedger:
 
 
 def about_machines(change: Change) -> bool:
-    """The reconciler has something to do: a machine's row has changed, or an agent's link went down with perhaps its machine."""
+    """Whether a change concerns the reconciler: a machine's row has changed, or the link of an agent went down, perhaps with its
+    machine."""
     return any(
         isinstance(entity, Instance) or (isinstance(entity, Agent) and not entity.connected)
         for entity in change.upserts

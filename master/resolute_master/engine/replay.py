@@ -20,7 +20,7 @@ from resolute_master.store.base import Snapshot, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """The first cycle that did not come out as recorded."""
+    """The first cycle whose replay differs from the record."""
 
     sequence: int
     recorded: str
@@ -29,7 +29,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """`cycles` were run again; `divergence` is None when all came out as recorded."""
+    """The result of a replay. `cycles` were run again; `divergence` is None if all equal the record."""
 
     first: int
     cycles: int
@@ -64,7 +64,7 @@ async def replay(
 
 
 async def replay_store(store: Store, pools: Mapping[PoolName, PoolPolicy]) -> Replay:
-    """Everything that a store has kept. Raises `InvalidInput` when there is no snapshot to begin at."""
+    """Replays everything in a store. Raises `InvalidInput` if there is no snapshot to begin at."""
     snapshots = await store.snapshots()
     if not snapshots:
         raise InvalidInput("the database holds no snapshot: no master has run on it yet")

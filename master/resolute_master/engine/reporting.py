@@ -36,7 +36,7 @@ CLOSE_S = 5.0
 """Time to store accepted items when the master stops."""
 
 LOG_ROW_BYTES = 200
-"""About what a log line takes besides its text."""
+"""Approximate bytes of a log line besides its text."""
 
 
 KNOWN_TOGETHER = 2
@@ -50,7 +50,7 @@ FULL_INBOX_S = 0.5
 
 
 class Reporting:
-    """One batched writer a stream. Runs inside `run`; every method returns when its rows are durable."""
+    """One batched writer per stream. It runs inside `run`; every method returns when its rows are durable."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store = store
@@ -65,13 +65,13 @@ class Reporting:
         )
         self._matching = LogMatching(engine)
         self._applying: list[asyncio.Event] = []
-        """One for each batch of lines in progress, in their order; set when its matches are submitted."""
+        """One event for each batch of lines in progress, in order; set when its matches are submitted."""
         self._marks: BatchedWriter[StepMark, None] = BatchedWriter(store.append_step_marks)
         self._log_watchers: dict[Any, set[Watch]] = {}
         engine.on_commit(lambda change: self._wake(record.task_id for record in change.logs))
 
     async def close(self) -> None:
-        """Everything that was accepted is stored first, unless the store is away; what is not stored was not acknowledged."""
+        """Stores accepted rows first, unless the store is unavailable. Rows that are not stored were not acknowledged."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 for writer in (self._metrics, self._logs, self._marks):
@@ -83,7 +83,7 @@ class Reporting:
             )
 
     def unstored(self) -> Mapping[str, int]:
-        """Rows that were taken and are not durable yet, by stream."""
+        """Number of accepted rows that are not durable yet, by stream."""
         return {
             "metrics": self._metrics.unstored,
             "logs": self._logs.unstored,
@@ -93,13 +93,13 @@ class Reporting:
     # -- for the doors -----------------------------------------------------------------------------------------
 
     async def metrics(self, report: MetricReport) -> MetricOutcome:
-        """Raises `NotFound` for an unknown trial and `Conflict` for a run that a newer one has replaced."""
+        """Stores a report. Raises `NotFound` for an unknown trial and `Conflict` for a run that a newer one has replaced."""
         self.check_run(report)
         (outcome,) = await self._metrics.append([report])
         return outcome
 
     async def metric_batch(self, reports: Sequence[MetricReport]) -> tuple[MetricOutcome, ...]:
-        """Reports of one run of one trial, with what became of each; raises like `metrics`."""
+        """Stores reports of one run of one trial; returns the outcome of each. Raises the errors of `metrics`."""
         self.check_run(reports[0])
         return await self._metrics.append(reports)
 
@@ -120,7 +120,7 @@ class Reporting:
         await self._marks.append(marks)
 
     def check_run(self, report: MetricReport) -> None:
-        """Fence: only the newest run of a trial reports."""
+        """Checks that the report comes from the newest run of its trial."""
         trial = self._engine.state.get(Trial, report.trial_id)
         if trial is None:
             raise NotFound("trial", report.trial_id)
@@ -130,7 +130,7 @@ class Reporting:
             )
 
     def watch_logs(self, task_ids: Sequence[TaskId]) -> Watch:
-        """Wakes when lines of these tasks were stored."""
+        """A watch of stored lines of these tasks."""
         return Watch(self._log_watchers, task_ids)
 
     # -- flushes -----------------------------------------------------------------------------------------------
@@ -227,7 +227,8 @@ class Reporting:
 
 
 def _notice_of(record: LogRecord, error: Unstorable) -> LogRecord:
-    """In the place of a line: under its key, or one made of it, so that a repeat is still left out."""
+    """The line in place of one that cannot be stored. It has the same key, or one derived from it, so that a repeat is still
+    skipped."""
     key = hashlib.sha256(record.key.encode(errors="replace")).hexdigest()
     at = record.at if is_settled(record.at) else _NO_TIME
     return replace(record, key=key, rank=None, at=at, log=f"[a line of the output is not shown: {error}]\n")

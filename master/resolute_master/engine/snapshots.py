@@ -21,7 +21,7 @@ SLICE_S = 0.002
 
 
 class Snapshots:
-    """One is written at a time; the moment for another that comes meanwhile is let pass."""
+    """Writes snapshots, one at a time. If another one becomes due meanwhile, it is skipped."""
 
     def __init__(self, store: Store, *, retain: int) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class Snapshots:
         self._writing: asyncio.Task[None] | None = None
 
     def begin(self, memory: Memory) -> None:
-        """Write down what the memory holds now; returns at once."""
+        """Begin to write the present content of the memory; returns at once."""
         if self._writing is not None and not self._writing.done():
             return
         writer = StateWriter(memory.state)
@@ -37,12 +37,12 @@ class Snapshots:
         self._writing = asyncio.create_task(work, name="journal snapshot")
 
     async def written(self) -> None:
-        """Wait for the one that is being written, if there is one."""
+        """Wait for a snapshot in progress, if there is one."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
     async def close(self) -> None:
-        """What is not written yet is given up: the journal still begins at the one before."""
+        """Abandon the snapshot in progress. The journal still begins at the one before."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])

@@ -1,7 +1,8 @@
 """Placement, preemption and their explanations.
 
-Knows agents, jobs, allocations and the machines that can be had, as one frozen value: `schedule(PoolSnapshot) -> Plan`.
-Must not know asyncio, the store, a clock or clouds; nothing here acts, and the same snapshot always gives the same plan.
+Its input is one frozen value of agents, jobs, allocations and available machines: `schedule(PoolSnapshot) -> Plan`.
+Must not depend on asyncio, the store, a clock or clouds. Nothing here has side effects, and the same snapshot always gives the
+same plan.
 
 - `sorted_map`   the persistent map that snapshots are made of
 - `order`        the keys that order pending and running allocations

@@ -57,7 +57,7 @@ class Balance:
         self._first_ranks: dict[Path, Rank | None] = {}
         self._sharers: dict[JobId, _Sharer] = {}
         self._losers: dict[Path, dict[str, Member]] = {}
-        """By group, the groups or jobs inside with victims, each with the job that lost slots last."""
+        """The groups or jobs inside each group with victims, each with the job that lost slots last."""
         self._have_lost: list[Member] = []
         self._richest = _Richest()
         self._ranked: dict[Path, list[tuple[float, Path]]] = {}
@@ -107,7 +107,7 @@ class Balance:
         self._without_victims.clear()
 
     def losers(self, parents: Path) -> Mapping[str, Member]:
-        """By name, the groups or jobs inside the group with victims, each with the job that lost slots last."""
+        """The groups or jobs inside the group with victims, by name, each with the job that lost slots last."""
         return self._losers.get(parents, {})
 
     def have_lost(self) -> list[Member]:
@@ -166,7 +166,8 @@ class Balance:
             yield from self._lesser(claim, poor.groups[depth], None)
 
     def _merged(self, claim: Claim, groups: Sequence[Path], branch: Path | None) -> Iterator[Allocation]:
-        """The least important first; a tie goes to the first group. A group is read only when its turn may have come."""
+        """The candidates of several groups, the least important first; a tie goes to the first group. A group is read only when
+        its turn may have come."""
         outer = self._outer(groups[0][:-1])
         heap: list[tuple[Importance, int, Allocation | None, Iterator[Allocation]]] = [
             ((*outer, *self._least_inside(group)), number, None, self._lesser(claim, group, branch or group))
@@ -357,7 +358,7 @@ class Balance:
         return -allocation.requested_at.timestamp()
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
-        """In terms of the groups in which the two first differ."""
+        """The reason in terms of the groups in which the two first differ."""
         mine, lesser = self._sharer(claim.allocation), self._sharer(victim)
         depth = next(n for n in range(len(mine.groups)) if mine.groups[n] != lesser.groups[n])
         level = ("workspace", "user", "job")[-len(mine.groups) :][depth]

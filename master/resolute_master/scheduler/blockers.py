@@ -36,19 +36,16 @@ _MANY = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blockers:
-    """Without all of these it would start at once; `smallest` if none of them can be left out.
-
-    `running` includes vacating allocations. `ahead` are pending ones; with `ahead_together` they block together, not each.
-    """
+    """Obstacles without which it would start at once; `smallest` if none of them can be left out."""
 
     running: tuple[AllocationId, ...] = ()
     ahead: tuple[AllocationId, ...] = ()
     ahead_together: bool = False
     cap: bool = False
     agents: tuple[AgentId, ...] = ()
-    """They take no work."""
+    """Agents that accept no work."""
     blocked: bool = False
-    """Agents are blocked for it."""
+    """Whether agents that are blocked for it are among the obstacles."""
     smallest: bool = False
 
 
@@ -99,8 +96,8 @@ def find_blockers(
     capped: bool = False,
     kept: Sequence[AgentId] = (),
 ) -> Blockers | None:
-    """None when it does not start even in an empty pool. `capped`: its job's cap blocks it. `kept` are the agents that the
-    scheduler holds for it.
+    """The blockers of `target`; None if it does not start even in an empty pool. `capped`: its job's cap blocks it. `kept`: the
+    agents that the scheduler holds for it.
 
     Raises `PassesSpent` when the passes are spent before any set is found.
     """

@@ -66,7 +66,7 @@ class _Sharers:
         self._rest: dict[JobId, Iterator[QueueKey]] = {}
         self._next: dict[JobId, QueueKey] = {}
         self.over = False
-        """All of them are infeasible."""
+        """Whether all of them are infeasible."""
         for member in balance.losers(key.parents).values():
             self.poorer(member)
 
@@ -74,7 +74,7 @@ class _Sharers:
         return Member(job, self.key.parents, self.key.weight)
 
     def order(self) -> Turn | None:
-        """None when no job is left."""
+        """The position of the line; None when no job is left."""
         while not self.over and (turn := self._first()) is not None:
             if self._turns.get(turn.job, turn) != turn:
                 self._drop()  # the job has moved

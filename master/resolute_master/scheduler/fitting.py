@@ -49,7 +49,7 @@ class _Index:
         self._members: dict[RoomGroup, _Group] = {}
         self._now: dict[AgentId, RoomGroup | None] = {}
         self.groups: list[RoomGroup] = source.key_list()
-        """In order, without empty ones."""
+        """The groups in order, without empty ones."""
 
     def _group(self, group: RoomGroup) -> _Group:
         members = self._members.get(group)
@@ -105,7 +105,7 @@ class _State:
 
     @property
     def claimed(self) -> bool:
-        """Some of its slots are held."""
+        """Whether some of its slots are held."""
         return self.held > 0 or self.softly_held > 0
 
     @property
@@ -142,16 +142,16 @@ class Rooms:
 
     @property
     def none(self) -> bool:
-        """No slot can be taken now, nor after the vacating allocations have ended."""
+        """Whether no slot can be taken now, nor after the vacating allocations have ended."""
         return all(not index.groups or index.groups[-1].free == 0 for index in (self._index, self._later))
 
     @property
     def no_place(self) -> bool:
-        """No agent accepts a further container without slots."""
+        """Whether no agent accepts a further container without slots."""
         return self._next_place is None and not self._moved_places
 
     def has(self, agent: AgentId) -> bool:
-        """It accepts work."""
+        """Whether the agent accepts work."""
         return agent in self._states or agent in self._snapshot.rooms
 
     def state(self, agent: AgentId) -> _State:
@@ -265,14 +265,14 @@ class Rooms:
             self._moved(agent, state)
 
     def vacate(self, agent: AgentId, slots: int, *, stays_busy: bool) -> None:
-        """Some allocations on the agent are preempted; `stays_busy` if others are not."""
+        """Record that some allocations on the agent are preempted; `stays_busy` if others are not."""
         state = self.state(agent)
         state.leaving += slots
         state.stays_busy = stays_busy
         self._moved(agent, state)
 
     def stay(self, agent: AgentId, slots: int) -> None:
-        """Some victims on the agent are no longer needed."""
+        """Record that some victims on the agent are no longer needed."""
         state = self.state(agent)
         state.leaving -= slots
         state.stays_busy = True

@@ -20,10 +20,10 @@ class JobState(StrEnum):
     """State of a job: that of its furthest allocation."""
 
     IDLE = "IDLE"
-    """It has no pending or running allocation."""
+    """The job has no pending or running allocation."""
     QUEUED = "QUEUED"
     SCHEDULED_BACKFILLED = "SCHEDULED_BACKFILLED"
-    """It started while more important work waited, which still waits."""
+    """The job started while a more important one was pending, which still is."""
     SCHEDULED = "SCHEDULED"
 
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Walk(Protocol):
-    """The same items; a caller that shares the processor may pause between two of them."""
+    """Iterates over the same items; a caller that shares the processor may pause between two of them."""
 
     def __call__(self, items: Iterable[T], /) -> Iterator[T]: ...
 
@@ -67,7 +67,7 @@ class JobOrder:
         )
 
     def at(self, snapshot: PoolSnapshot) -> JobOrder:
-        """The same order for another snapshot, of which `is_of` holds."""
+        """This order for another snapshot, of which `is_of` holds."""
         if snapshot is self._snapshot:
             return self
         other = object.__new__(JobOrder)
@@ -79,7 +79,7 @@ class JobOrder:
         return id_ in self._ahead
 
     def standing(self, id_: JobId) -> JobStanding | None:
-        """None if the job has no pending or running allocation."""
+        """The standing of a job; None if it has no pending or running allocation."""
         ahead = self._ahead.get(id_)
         if ahead is None:
             return None
@@ -131,7 +131,7 @@ def _present(snapshot: PoolSnapshot) -> Iterator[Job]:
 
 
 def _rank(snapshot: PoolSnapshot, job: Job) -> _Rank:
-    """By priority and place; with fair share, by the charges of the enclosing groups, its own charge, and submission."""
+    """Sort key: priority and place; with fair share, the charges of the enclosing groups, the job's own charge, and submission."""
     if snapshot.shares is None:
         return (job.priority,), job.place[:2], job.id
     member = snapshot.member_of(job)
@@ -181,7 +181,7 @@ _FURTHER = {state: number for number, state in enumerate(JobState)}
 def _standing(
     snapshot: PoolSnapshot, id_: JobId, allocations: Sequence[Allocation], held: int, ahead: int, line: _WaitingLine
 ) -> JobStanding:
-    """`allocations` are all allocations of the job, which hold `held` slots."""
+    """The standing of a job. `allocations` are all its allocations, which hold `held` slots."""
     return JobStanding(
         job=id_,
         state=max((_state(a, line) for a in allocations), key=_FURTHER.__getitem__),

@@ -18,7 +18,7 @@ _SOME_DAY = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(slots=True, kw_only=True)
 class _Machine:
-    """Mutable, and private to one pass."""
+    """A starting machine during the pass; mutable."""
 
     name: str
     size: int
@@ -57,7 +57,7 @@ class Machines:
     def __init__(self, snapshot: PoolSnapshot, rooms: Rooms) -> None:
         supply = snapshot.supply
         self.kept_back = False
-        """Some could be launched, and are kept for an allocation that cannot use them yet."""
+        """Whether some could be launched, and are kept for an allocation that cannot use them yet."""
         self._rooms = rooms
         self._now = snapshot.now
         self._aux = snapshot.policy.max_aux_containers_per_agent
@@ -65,7 +65,7 @@ class Machines:
         self._present_sizes = tuple(snapshot.sizes) if supply.machines or supply.offers else ()
         offers = sorted(supply.offers, key=lambda o: (price_order(o.price_per_hour), o.slots, o.offer_id))
         self._stocks = [_Stock(each, supply.room if each.room is None else each.room) for each in offers]
-        """The cheapest first."""
+        """The offers, the cheapest first."""
         self._of_size: dict[int, list[_Stock]] = {}
         for stock in self._stocks:
             self._of_size.setdefault(stock.offer.slots, []).append(stock)
@@ -83,12 +83,12 @@ class Machines:
 
     @property
     def none(self) -> bool:
-        """No allocation can use any: none has free slots left, and none may be launched."""
+        """Whether no allocation can use any: none has free slots left, and none may be launched."""
         launchable = self._room > 0 and any(stock.room > 0 for stock in self._stocks)
         return not launchable and all(m.free <= 0 and m.aux <= 0 for m in self._machines)
 
     def own(self, slots: int, token: str) -> bool:
-        """A machine that was launched for it is starting, and holds all of it."""
+        """Whether a machine that was launched for the allocation is starting and has enough free slots for it."""
         return any(token in machine.gangs and machine.free >= slots for machine in self._machines)
 
     def cover_one(self, slots: int, token: str, *, launch: bool) -> bool:
@@ -143,7 +143,7 @@ class Machines:
                 yield size, count, more
 
     def keep_back(self, size: int, count: int) -> None:
-        """Later calls may not use `count` of those that are starting or could be launched."""
+        """Keeps `count` starting or available machines of the size from later calls."""
         self.kept_back = True
         for machine in [each for each in self._machines if each.size == size == each.free][:count]:
             machine.free, count = 0, count - 1
@@ -158,13 +158,14 @@ class Machines:
         return min(own or fitting, key=lambda m: (m.free, m.expected_at, m.name), default=None)
 
     def _launchable(self, slots: int) -> _Stock | None:
-        """The cheapest that holds it."""
+        """The cheapest offer whose machine has enough slots."""
         if self._room <= 0 or not (slots or self._aux):
             return None
         return next((stock for stock in self._stocks if stock.room > 0 and stock.offer.slots >= slots), None)
 
     def _launchable_whole(self, size: int, count: int) -> _Stock | None:
-        """The cheapest that provides `count` more machines of one gang. They are of one offer, as the provisioner buys them."""
+        """The cheapest offer that provides `count` more machines of one gang. The machines of a gang have one offer, as the
+        provisioner launches them."""
         if count > self._room:
             return None
         of_size = self._of_size.get(size, ())

@@ -15,7 +15,7 @@ class Shape(NamedTuple):
     """
 
     auxiliary: bool
-    """It needs no slots."""
+    """Whether it needs no slots."""
     priority: int
     slots: int
     single_node: bool
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
     @property
     def where(self) -> tuple[object, ...]:
-        """The same for all shapes that may use the same agents in the same way, whatever number of slots they need."""
+        """Equal for all shapes that may use the same agents in the same way, whatever number of slots they need."""
         return self[3:6]
 
 

@@ -22,7 +22,7 @@ class PlacementResult(IntEnum):
     PREEMPTING = 4
     RESERVED = 5
     WAITING = 6
-    """Nothing could be held for it."""
+    """Nothing could be held for the allocation."""
     CAPPED = 7
     """Its job holds as many slots as its cap allows."""
 

@@ -66,14 +66,15 @@ class Placing:
         self._machines = Machines(snapshot, self._rooms)
         self._unused = Unused(snapshot)
         self._left_to_others = False
-        """An allocation has left a machine to the work that it was launched for: no later one takes such a machine instead."""
+        """Whether an allocation has left a machine to the work that it was launched for: no later one takes such a machine
+        instead."""
         self._precedence = precedence
         self._evictions = Evictions(snapshot, self._rooms, precedence)
         self._job_slots: dict[JobId, int] = {}
         self._head: AllocationId | None = None
         """The first allocation that could not start."""
         self._reserved = False
-        """There is a reservation, and no further one is made."""
+        """Whether there is a reservation, and no further one is made."""
         self._reservations = 0
         self._revisit_at: datetime | None = None
         """When to repeat the decision for the first allocation that may not preempt yet, or that waits instead."""
@@ -88,21 +89,21 @@ class Placing:
 
     @property
     def full(self) -> bool:
-        """The pass has reached its maximum of placements."""
+        """Whether the pass has reached its maximum of placements."""
         return self._starts is not None and len(self._place) >= self._starts
 
     @property
     def no_room(self) -> bool:
-        """An allocation with slots can start only by preemption."""
+        """Whether an allocation with slots can start only by preemption."""
         return self._rooms.none and self._machines.none
 
     @property
     def no_place(self) -> bool:
-        """An allocation without slots cannot start."""
+        """Whether no allocation without slots can start."""
         return self._rooms.no_place and self._machines.none
 
     def another_reservation(self) -> None:
-        """Later allocations may have a further reservation."""
+        """Allows a further reservation for later allocations."""
         self._reserved = self._reservations >= RESERVATIONS
 
     def line(self, shape: Shape) -> Line:
@@ -110,12 +111,12 @@ class Placing:
         return Line(shape, PlacementResult.PREEMPTING if shape.need in self._unmet else PlacementResult.PLACED)
 
     def infeasible(self, shape: Shape) -> bool:
-        """Only preemption can help allocations of this shape."""
+        """Whether only preemption can help allocations of this shape."""
         return self._reserved and shape.need in self._unmet
 
     @property
     def all_infeasible(self) -> bool:
-        """Only preemption can help any allocation with slots."""
+        """Whether only preemption can help any allocation with slots."""
         return self._reserved and self._needs <= self._unmet
 
     @cached_property
@@ -219,7 +220,7 @@ class Placing:
     # -- machines that were launched for other work --------------------------------------------------------------
 
     def _spares_others(self, shape: Shape, allocation: Allocation) -> bool:
-        """It could start on machines launched for others, and leaves those to them, because its own machine is starting."""
+        """Whether it could start on machines launched for others, and leaves those to them, because its own machine is starting."""
         if not self._cautious(shape, allocation):
             return False
         if self._where(shape, lambda agent: self._refuses(shape, agent)) is None:
@@ -231,7 +232,7 @@ class Placing:
         return bool(self._unused) and shape.slots > 0 and self._machines.own(shape.slots, allocation.id)
 
     def _launched_for_others(self, shape: Shape, allocation: Allocation, agent: AgentId, *, lesser: bool) -> bool:
-        """The agent's machine was launched for others, which start there; `lesser` includes less important ones."""
+        """Whether the agent's machine was launched for others, which start there; `lesser` includes less important ones."""
         return any(
             self._results.get(other.id) is not PlacementResult.PLACED
             and (lesser or self._snapshot.shape(other).priority <= shape.priority)
@@ -291,7 +292,8 @@ class Placing:
         return (self._snapshot.job_slots.get(job) or 0) if held is None else held
 
     def _under_cap(self, allocation: Allocation) -> bool:
-        """An allocation without slots is never over the cap, also if the cap was lowered below current use."""
+        """Whether the job stays within its cap. An allocation without slots is never over the cap, even if the cap was lowered
+        below current use."""
         cap, slots = self._snapshot.jobs[allocation.job_id].max_slots, allocation.slots_needed
         return cap is None or slots == 0 or self._held_by(allocation.job_id) + slots <= cap
 
@@ -325,7 +327,7 @@ class Placing:
         return present is not None and (not present or self._hold(allocation, HoldKind.MACHINES, present))
 
     def _prefers_preemption(self, line: Line, allocation: Allocation, *, launch: bool) -> bool:
-        """Machines are available, but they join so late that preemption costs less."""
+        """Whether machines are available, but join so late that preemption costs less."""
         shape = line.shape
         if not self._preemption:
             return False
@@ -380,7 +382,7 @@ class Placing:
         return self._hold(allocation, HoldKind.PREEMPTING, dict(eviction.keep))
 
     def _preempt_beside_machines(self, line: Line, allocation: Allocation) -> bool:
-        """Neither the present agents nor the available machines suffice for the gang, but both together do."""
+        """Preempts for a gang for which neither the present agents nor the available machines suffice, but both together do."""
         shape = line.shape
         if shape.single_node or not self._may_preempt(shape, allocation):
             return False
@@ -427,8 +429,8 @@ class Placing:
         return self._hold(allocation, HoldKind.RUNNING, keep, soft=soft)
 
     def _reserve_beside_machines(self, shape: Shape, allocation: Allocation) -> bool:
-        """The gang needs more agents than are present: hold those, and the machines that it will need beside them when they are
-        free.
+        """Reserves for a gang that needs more agents than are present: holds those, and the machines that it will need beside
+        them when they are free.
 
         The machines are not requested before. If running work is preemptible, lesser work may use them meanwhile.
         """
@@ -454,8 +456,8 @@ class Placing:
         return not agent.connected or not (self._refuses(shape, id_) or self._rooms.state(id_).claimed)
 
     def _only_spared(self, claim: Claim, keep: dict[AgentId, int]) -> bool:
-        """The work on the agents would yield to the claim, if it had run for long enough. Nothing else may start there meanwhile:
-        it would be protected in turn, and so would the next, for ever."""
+        """Whether the work on the agents would yield to the claim if it had run for long enough. Nothing else may start there
+        meanwhile: it would be protected in turn, and so would the next, without end."""
         policy, allocation = self._snapshot.policy, claim.allocation
         graced_until = allocation.requested_at + timedelta(seconds=policy.preemption_grace_s)
         # Work that starts now will have run for long enough when the grace of the claim is over.

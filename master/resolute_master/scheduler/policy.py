@@ -1,4 +1,4 @@
-"""From the scheduler block of a configuration to the policy of a pool."""
+"""Converts the scheduler block of a configuration to the policy of a pool."""
 
 from __future__ import annotations
 

@@ -97,12 +97,12 @@ class ByPriority:
         """The fewest slots for which there are no victims, by `where`: later allocations have fewer candidates."""
 
     def any_after(self, priority: int, position: float = -inf) -> bool:
-        """A preemptible allocation is less important."""
+        """Whether a preemptible allocation is less important."""
         last = self._snapshot.evictable.last_key()
         return last is not None and last[:3] >= (priority, position, NEEDLESS)
 
     def levels(self, claim: Claim) -> Iterator[Level]:
-        """Lesser priorities, the least waste first; then its own priority, in any order."""
+        """Candidates of lesser priorities, the least waste first; then those of its own priority, in any order."""
         snapshot, mine = self._snapshot, self._snapshot.standing(claim.allocation)
         first = snapshot.losses.first_key()
         while first is not None and -first.negative_priority > mine.priority:
@@ -135,14 +135,15 @@ class ByPriority:
         return job is not None and job.queue_position != job.submitted_at.timestamp()
 
     def _was_put_behind(self, allocation: Allocation, claimant: Allocation) -> bool:
-        """The claimant's job was submitted later, and is ahead of it in the queue."""
+        """Whether the claimant's job was submitted later, and is ahead of the other in the queue."""
         job, competitor = (self._snapshot.jobs.get(each.job_id) for each in (claimant, allocation))
         if job is None or competitor is None or not self._was_moved(claimant):
             return False
         return (competitor.submitted_at, competitor.id) < (job.submitted_at, job.id)
 
     def _cheapest_first(self, priority: int) -> Iterator[Allocation]:
-        """Allocations of one size and likelihood keep their order as time passes."""
+        """Candidates of a priority, the least waste first. Allocations of one size and likelihood keep their order as time
+        passes."""
         losses, now = self._snapshot.losses, self._snapshot.now.timestamp()
         lines: list[Iterator[Loss]] = []
         first = losses.first_key_from((-priority,))
@@ -169,7 +170,8 @@ class ByPriority:
         self._without_victims[claim.where] = min(claim.slots, self._without_victims.get(claim.where, claim.slots))
 
     def _finds_no_victims(self, claim: Claim) -> bool:
-        """An agent that could be emptied for it would have held the smaller claim, unless the agent is smaller than that."""
+        """Whether a smaller claim found no victims: an agent that could be emptied for this one would have held that, unless the
+        agent is smaller."""
         fewest = self._without_victims.get(claim.where)
         if fewest is None or claim.slots < fewest:
             return False
@@ -198,7 +200,7 @@ class ByPriority:
         return -self._snapshot.standing(allocation).position
 
     def left(self, victims: Iterable[Allocation]) -> None:
-        """Victims change no priority, and may free slots for several allocations."""
+        """Clears the cache: victims change no priority, and may free slots for several allocations."""
         self._without_victims.clear()
 
     def reason(self, claim: Claim, victim: Allocation) -> str:
@@ -209,7 +211,7 @@ class ByPriority:
 
 
 def _is_guest(allocation: Allocation, holder: Allocation) -> bool:
-    """It started while the holder waited, on an agent that is reserved for the holder."""
+    """Whether it started while the holder waited, on an agent that is reserved for the holder."""
     began = allocation.assigned_at
     overtook = began is not None and began >= holder.requested_at
     return overtook and any(container.agent in holder.reserved_agents for container in allocation.containers)

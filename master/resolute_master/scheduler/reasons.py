@@ -231,7 +231,8 @@ class Reasons:
         return ", and the work that could be preempted for it does not free enough slots"
 
     def _behind_a_reservation(self, allocation: Allocation) -> bool:
-        """It is not preemptible, and comes after an allocation that has only a reservation: a rule of priority scheduling."""
+        """Whether it is not preemptible, and comes after an allocation that has only a reservation: a rule of priority
+        scheduling."""
         snapshot = self._snapshot
         if allocation.preemptible or snapshot.shares is not None:
             return False

@@ -23,12 +23,12 @@ Decides = Callable[[PoolSnapshot], Outcome]
 
 
 class PassesSpent(Exception):
-    """The question is not decided, and no further pass may be made for it."""
+    """Raised when the passes are used up before the question is decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """It would be placed on `agents`: at once, or when the allocations in `after` have saved and ended."""
+    """The allocation would be placed on `agents`: at once, or when the allocations in `after` have saved and ended."""
 
     agents: tuple[AgentId, ...]
     after: tuple[AllocationId, ...] = ()
@@ -47,7 +47,7 @@ class Rehearsal:
         return self.limit - self.made
 
     def run(self, snapshot: PoolSnapshot) -> Outcome:
-        """Raises `PassesSpent`."""
+        """Runs a pass. Raises `PassesSpent`."""
         if self.left <= 0:
             raise PassesSpent
         self.made += 1
@@ -67,7 +67,7 @@ class Rehearsal:
         return found if self.starts(later, allocation) else None
 
     def starts(self, snapshot: PoolSnapshot, allocation: AllocationId) -> bool:
-        """Would it start at once? Raises `PassesSpent`."""
+        """Whether it would start at once. Raises `PassesSpent`."""
         found = self.start(snapshot, allocation)
         return found is not None and not found.after
 

@@ -33,7 +33,7 @@ class RoomGroup(NamedTuple):
 
 
 Occupants = tuple[tuple[AllocationId, Occupant], ...]
-"""By allocation id."""
+"""Occupants of an agent, by allocation id."""
 
 
 class Room(Struct, frozen=True, gc=False):
@@ -47,9 +47,9 @@ class Room(Struct, frozen=True, gc=False):
     leaving: int
     """The number of slots of vacating allocations."""
     busy: bool
-    """A usable slot is in use. Work on a slot that accepts no more work does not count."""
+    """Whether a usable slot is in use. Work on a slot that accepts no more work does not count."""
     stays_busy: bool
-    """An allocation that is not vacating uses a slot of these."""
+    """Whether an allocation that is not vacating uses one of these slots."""
     aux: int
     """Containers without slots."""
 
@@ -59,7 +59,7 @@ class Room(Struct, frozen=True, gc=False):
 
     @property
     def later_group(self) -> RoomGroup | None:
-        """As `group`, after the vacating allocations have ended; None when there are none."""
+        """The group after the vacating allocations have ended; None if there are none."""
         if self.leaving == 0:
             return None
         return RoomGroup(len(self.free) + self.leaving, not self.stays_busy, self.size)
@@ -76,7 +76,8 @@ class Place(NamedTuple):
 
     @staticmethod
     def of(policy: PoolPolicy, agent: AgentId, *, busy: bool, free: int, aux: int) -> Place | None:
-        """`best` packs onto agents in use, `worst` spreads; None when the agent is at its limit."""
+        """The place for a container without slots: `best` packs onto agents in use, `worst` spreads. None when the agent is at
+        its limit."""
         if aux >= policy.max_aux_containers_per_agent:
             return None
         worst = policy.fitting is Fitting.WORST
@@ -95,7 +96,7 @@ def occupants_of(allocation: Allocation | None) -> dict[AgentId, Occupant]:
 
 
 def room_of(agent: Agent | None, occupants: Occupants) -> Room | None:
-    """None when the agent accepts no work."""
+    """The room of an agent; None if it accepts no work."""
     if agent is None or not agent.placeable:
         return None
     usable, aux = agent.usable_slots, 0

@@ -1,4 +1,4 @@
-"""Snapshot in, plan out."""
+"""Computes the plan of a snapshot."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Place = TypeVar("Place")
 
 
 NEVER = datetime.max.replace(tzinfo=UTC)
-"""Nothing waits."""
+"""Time of a group in which nothing waits."""
 
 USER_DEPTH = 2
 """Length of the path of a user in a workspace."""
@@ -136,7 +136,7 @@ class Sharer(Struct, frozen=True, gc=False):
 
     @property
     def burden(self) -> float:
-        """A job is charged only for what it holds."""
+        """Slots that the job holds: a job has no charge for past usage."""
         return float(self.held)
 
     @property
@@ -194,12 +194,12 @@ class Group(Struct, frozen=True, gc=False):
 
     @property
     def burden(self) -> float:
-        """What it holds, plus the charge for past usage."""
+        """Slots that it holds, plus the charge for past usage."""
         return self.held + self.past
 
     @property
     def waits(self) -> bool:
-        """A job inside it waits for slots."""
+        """Whether a job inside it waits for slots."""
         return self.since is not None
 
     def need(self, name: str) -> Need | None:
@@ -207,7 +207,7 @@ class Group(Struct, frozen=True, gc=False):
         return None if self.since is None else Need(self.held + self.past, self.since, name)
 
     def with_job(self, before: Sharer, after: Sharer) -> Group:
-        """With a job that has changed."""
+        """The group after a change of a job in it."""
         job, lines, heads, since = after.member.job, self.lines, self.heads, self.since
         jobs = self.jobs.set(job, after) if after.held or len(after.waiting) else self.jobs.discard(job)
         if before.turns != after.turns:
@@ -218,7 +218,7 @@ class Group(Struct, frozen=True, gc=False):
         return Group(held, self.past, since, jobs, lines, heads, self.groups, self.needs)
 
     def with_group(self, name: str, before: Group, after: Group) -> Group:
-        """With a group inside that has changed."""
+        """The group after a change of a group in it."""
         there = len(after.jobs) or len(after.groups)
         groups = self.groups.set(name, after) if there else self.groups.discard(name)
         needs = _moved(self.needs, before.need(name), after.need(name))
@@ -257,7 +257,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
     __hash__ = None  # type: ignore[assignment]
 
     def group(self, path: Path) -> Group:
-        """An empty group if nothing inside holds slots or waits. The empty path is the whole pool."""
+        """The group at a path; an empty group if nothing in it holds slots or waits. The empty path is the whole pool."""
         group = self.whole
         for name in path:
             inside = group.groups.get(name)
@@ -275,12 +275,12 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
             left.extend(((*path, name), inside) for name, inside in group.groups.items())
 
     def jobs(self) -> Iterator[Sharer]:
-        """All that hold slots or wait."""
+        """All jobs that hold slots or wait."""
         for _, group in self.groups():
             yield from group.jobs.values()
 
     def sharer(self, member: Member) -> Sharer | None:
-        """None when it neither holds slots nor waits."""
+        """The job as a sharer; None if it neither holds slots nor waits."""
         return self.group(member.parents).jobs.get(member.job)
 
     def held(self, path: Path) -> int:
@@ -309,7 +309,8 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         return self.group(path).since or NEVER
 
     def with_used(self, user: Path, charged: float) -> Shares:
-        """With the usage of a user, and so of the user's workspace. The sums are exact: see `domain.usage.GRAIN`."""
+        """The shares after a change of the usage of a user, and so of the user's workspace. The sums are exact: see
+        `domain.usage.GRAIN`."""
         more = charged - (self.used.get(user) or 0.0)
         if not more:
             return self
@@ -342,7 +343,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
     def with_running(
         self, member: Member, allocation: Allocation, *, evictable: bool, waited: tuple[Shape, QueueKey] | None = None
     ) -> Shares:
-        """It holds slots and is not vacating. `waited`: its place in the queue until now."""
+        """The shares with an allocation that holds slots and is not vacating. `waited`: its place in the queue until now."""
         around, slots = self._around(member.parents), allocation.slots_held
         job = around[-1].jobs.get(member.job) or self._empty_sharer(member)
         waiting = job.waiting if waited is None else job.waiting_without(*waited)
@@ -367,7 +368,7 @@ class Shares(Struct, frozen=True, kw_only=True, gc=False):
         return Sharer(member, 0, nothing, nothing, ())
 
     def _with_job(self, around: list[Group], before: Sharer, after: Sharer) -> Shares:
-        """With a job that has changed, and what follows for the groups around it."""
+        """The shares after a change of a job, and the consequences for the groups around it."""
         parents = after.member.parents
         changed = _changed_around(parents, around, around[-1].with_job(before, after))
         orders = self.known_orders
@@ -391,7 +392,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
 
     @staticmethod
     def of(shares: Shares) -> Orders:
-        """All at once."""
+        """The orders of all shares, computed at once."""
         meter, evictable = shares.used.meter, [job for job in shares.jobs() if job.smallest]
         sizes = Counter(
             (job.member.parents[: depth + 1], slots)
@@ -418,7 +419,8 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return orders
 
     def after(self, job: Sharer, changed: Sharer, before: Sequence[Group], after: Sequence[Group]) -> Orders:
-        """When `job` has become `changed`, and with it the groups around it, from the whole pool to the group of jobs."""
+        """The orders after `job` has become `changed`, and with it the groups around it, from the whole pool to the group of
+        jobs."""
         orders = replace(
             self,
             ranks=_moved(self.ranks, job.rank, changed.rank),
@@ -428,7 +430,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return orders.graded(changed.member.parents, self, before, after)
 
     def graded(self, parents: Path, known: Orders, before: Sequence[Group], after: Sequence[Group]) -> Orders:
-        """With the groups of a job at their new positions; `known` has their positions `before`."""
+        """The orders with the groups of a job at their new positions; `known` has their positions `before`."""
         graded = replace(self)
         for depth in range(len(parents), 0, -1):
             path, was, group = parents[:depth], before[depth], after[depth]
@@ -450,7 +452,7 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return GroupRank(path[:-1], -(group.burden - smallest + 1), path[-1]) if smallest else None
 
     def _is_uneven(self, path: Path, group: Group, *, jobs: bool) -> bool:
-        """A member keeps more than another would have with one more slot; for jobs it may be the same one."""
+        """Whether a member keeps more than another would have with one more slot; for jobs it may be the same one."""
         if not jobs:
             need, rich = group.needs.first_key(), self.group_ranks.first_key_from((path,))
             return (
@@ -461,7 +463,8 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return found and rank is not None and poorest is not None and -rank.negative_rest > poorest.charge
 
     def _counted(self, before: Sharer, after: Sharer) -> SortedMap[tuple[Path, int], int]:
-        """With the added or removed preemptible allocations of the job: each has as many slots as the change of what it holds."""
+        """The sizes with the added or removed preemptible allocations of the job: each has as many slots as the change of what it
+        holds."""
         more = len(after.evictable) - len(before.evictable)
         slots, parents, sizes = abs(after.held - before.held), after.member.parents, self.sizes
         for depth in range(1, len(parents) + 1) if more else ():
@@ -471,13 +474,13 @@ class Orders(Struct, frozen=True, kw_only=True, gc=False):
         return sizes
 
     def _set(self, **values: object) -> None:
-        """Only for orders that are being derived and not shared yet."""
+        """Sets fields in place, only for orders that are being derived and not shared yet."""
         for name, value in values.items():
             force_setattr(self, name, value)
 
 
 def _moved(order: SortedMap[Place, bool], old: Place | None, new: Place | None) -> SortedMap[Place, bool]:
-    """With a member at its new place; None: it has none."""
+    """The order with a member at its new place; None: it has none."""
     if old == new:
         return order
     without = order if old is None else order.discard(old)
@@ -495,7 +498,7 @@ def _changed_around(path: Path, around: Sequence[Group], inmost: Group) -> list[
 def _moved_in_lines(
     lines: Lines, heads: Heads, before: Sequence[tuple[LineKey, Turn]], after: Sequence[tuple[LineKey, Turn]]
 ) -> tuple[Lines, Heads]:
-    """With a job at its place after a change."""
+    """The lines and heads with a job at its place after a change."""
     old_turns, new_turns = dict(before), dict(after)
     for key in {**old_turns, **new_turns}:
         old, new = old_turns.get(key), new_turns.get(key)

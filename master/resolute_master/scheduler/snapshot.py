@@ -34,7 +34,7 @@ Value = TypeVar("Value")
 
 
 class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
-    """Read the fields, derive with the methods; the constructor is `build`.
+    """The snapshot of a pool. Read the fields, derive with the methods; the constructor is `build`.
 
     `queue` holds the pending allocations by shape (first the most important priority), each shape in queue order.
     `groups` lists the agents that accept work by their free slots, `later_groups` those with vacating slots by the slots that
@@ -81,7 +81,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         now: datetime,
         meter: Meter | None = None,
     ) -> PoolSnapshot:
-        """From scratch. Entities of other pools and ended ones are left out, as by `after`."""
+        """A snapshot of these entities. Entities of other pools and ended ones are left out, as by `after`."""
         snapshot = PoolSnapshot(
             policy=policy,
             now=now,
@@ -120,7 +120,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
     # -- deriving ----------------------------------------------------------------------------------------------
 
     def after(self, changed: Agent | Job | Allocation) -> PoolSnapshot:
-        """With the new value of an entity of any pool: added, replaced, or removed if it has ended or moved."""
+        """The snapshot with the new value of an entity of any pool: added, replaced, or removed if it has ended or moved."""
         match changed:
             case Agent():
                 return self.with_agent(changed) if changed.pool == self.policy.name else self.without_agent(changed.id)
@@ -139,7 +139,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return derived
 
     def without_agent(self, id_: AgentId) -> PoolSnapshot:
-        """Its allocations stay recorded, in case the agent reconnects."""
+        """The snapshot without an agent. Its allocations stay recorded, in case the agent reconnects."""
         agents = self.agents.discard(id_)
         if agents is self.agents:
             return self
@@ -203,7 +203,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return derived
 
     def with_usage(self, usage: Usage) -> PoolSnapshot:
-        """With the measured charge, in a pool with `usage_half_life`."""
+        """The snapshot with the measured charge, in a pool with `usage_half_life`."""
         return self._charged(usage, usage.charged)
 
     def without_usage(self, usage: Usage) -> PoolSnapshot:
@@ -219,7 +219,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return self if supply == self.supply else replace(self, supply=supply)
 
     def keeping(self, keep: Callable[[Allocation], bool]) -> PoolSnapshot:
-        """With only some of its allocations; built at once, which is cheaper than removing many one by one."""
+        """The snapshot with only some of its allocations. It is built at once, which is cheaper than removing many one by one."""
         kept = PoolSnapshot.build(self.policy, supply=self.supply, now=self.now, meter=self.meter)
         allocations = SortedMap.of(((a.id, a) for a in self.allocations.values() if keep(a)), meter=self.meter)
         kept = replace(kept, agents=self.agents, jobs=self.jobs, allocations=allocations, held=self.held)
@@ -235,7 +235,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return replace(self, now=now)
 
     def with_hold(self, why: str) -> PoolSnapshot:
-        """With a reason why nothing may start; "" for none."""
+        """The snapshot with a reason why nothing may start; "" for none."""
         return self if why == self.held else replace(self, held=why)
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -284,12 +284,12 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
         return Place.of(self.policy, room.agent, busy=room.busy, free=len(room.free), aux=room.aux)
 
     def _may_be_capped(self, job: Job | None) -> bool:
-        """It holds and waits for more slots than its cap. A cap that cannot be reached has no effect: allocations under such caps
-        share one shape, so a step that failed for one is not tried for the next."""
+        """Whether the job holds and requests more slots than its cap. A cap that cannot be reached has no effect: allocations
+        under such caps share one shape, so a step that failed for one is not tried for the next."""
         return job is not None and job.max_slots is not None and (self.job_wants.get(job.id) or 0) > job.max_slots
 
     def over_cap(self, allocation: Allocation) -> bool:
-        """With it, its job would exceed its cap. An allocation without slots is never over the cap."""
+        """Whether its job would exceed its cap with it. An allocation without slots is never over the cap."""
         job = self.jobs.get(allocation.job_id)
         if job is None or job.max_slots is None or allocation.slots_needed == 0:
             return False
@@ -444,7 +444,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._set(evictable=evictable, losses=self.losses.set(self.loss(allocation), True))
 
     def _start(self, before: Allocation, after: Allocation) -> None:
-        """As `_unlist` and `_list`, with one update of the shares: the most frequent expensive change."""
+        """`_unlist` and `_list` with one update of the shares: the most frequent expensive change."""
         if self.shares is None:
             self._unlist(before)
             self._list(after)
@@ -475,7 +475,7 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
             self._set(evictable=evictable, losses=self.losses.discard(self.loss(allocation)))
 
     def _reported(self, before: Allocation, after: Allocation) -> PoolSnapshot:
-        """With a report that does not move it: most reports of a container, and checkpoints."""
+        """The snapshot after a report that does not move the allocation: most reports of a container, and checkpoints."""
         losses, shares, evictable = self.losses, self.shares, self.evictable
         if shares is not None and before.worth != after.worth and _stays(after) and after.preemptible:
             shares = shares.without_running(self.member(before), before, evictable=True)
@@ -554,12 +554,12 @@ class PoolSnapshot(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def waits(allocation: Allocation) -> bool:
-    """It is pending: nothing is assigned yet."""
+    """Whether it is pending: nothing is assigned yet."""
     return not allocation.containers and not allocation.ended and not allocation.leaving
 
 
 def _with_sum(sums: SortedMap[JobId, int], job: JobId, total: int) -> SortedMap[JobId, int]:
-    """A sum of 0 is removed."""
+    """The sums with a new total of a job; a sum of 0 is removed."""
     return sums.set(job, total) if total else sums.discard(job)
 
 
@@ -568,7 +568,7 @@ def _requests_as_much(before: Allocation, after: Allocation) -> bool:
 
 
 def _same_footprint(one: Allocation, other: Allocation) -> bool:
-    """Equal in all indexed fields, as after most reports of a container."""
+    """Whether both are equal in all indexed fields, as after most reports of a container."""
     return (
         one.leaving == other.leaving
         and len(one.containers) == len(other.containers)
@@ -587,6 +587,6 @@ def _same_footprint(one: Allocation, other: Allocation) -> bool:
 
 
 def _stays(allocation: Allocation) -> bool:
-    """It holds slots and is not vacating."""
+    """Whether it holds slots and is not vacating."""
     held = any(container.slots and not container.ended for container in allocation.containers)
     return held and not allocation.leaving and not allocation.ended

@@ -100,7 +100,7 @@ def edited(data: object, changes: Sequence[str]) -> object:
 
 
 def _value(text: str) -> Any:
-    """JSON, or text without quotes."""
+    """The value of a text: JSON, or a text without quotes."""
     try:
         return parsed(text)
     except ValueError:

@@ -61,7 +61,7 @@ def read_snapshot(data: object) -> PoolSnapshot:
 
 
 def _check_texts(data: object) -> None:
-    """JSON allows lone surrogates, which cannot be encoded in any output."""
+    """Raises `InvalidInput` for lone surrogates, which JSON allows and which no output can encode."""
     try:
         msgspec.json.encode(data)
     except UnicodeEncodeError as error:
@@ -84,7 +84,7 @@ def _invalid(problems: tuple[Problem, ...] | list[Problem]) -> InvalidInput:
 
 @dataclass
 class _Reader:
-    """From rows to entities; inconsistencies between rows are collected in `problems`."""
+    """Converts rows to entities; inconsistencies between rows are collected in `problems`."""
 
     row: SnapshotRow
     problems: list[Problem] = field(default_factory=list)
@@ -92,7 +92,7 @@ class _Reader:
     """Task by slot by agent, for tasks that list slot numbers."""
     _known: dict[str, dict[int, None] | None] = field(default_factory=dict)
     _left: dict[str, Iterator[int]] = field(default_factory=dict)
-    """By agent: slots for tasks that give a count, the lowest first. A missing agent has any number."""
+    """Slots by agent for tasks that give a count, the lowest first. A missing agent has any number."""
 
     def snapshot(self) -> PoolSnapshot:
         allocations = list(self._allocations())
@@ -266,7 +266,7 @@ class _Reader:
                     self._wrong(("tasks", id_, key), f"there is no agent '{agent}' here; {choice}")
 
     def _check_places(self, id_: str, row: TaskRow) -> None:
-        """States that no pool can reach. A lowered limit, or an agent that was blocked later, is valid."""
+        """Reports states that no pool can reach. A lowered limit, or an agent that was blocked later, is valid."""
         if row.leaving and row.on is None:
             text = (
                 "is not possible for a pending task (value true); set where it runs (on), with {} if it holds nothing"
@@ -294,7 +294,7 @@ class _Reader:
         return named
 
     def _slots_of(self, agent: str) -> dict[int, None] | None:
-        """Their numbers, in the order of the file; None for a missing agent."""
+        """Slot numbers of an agent, in the order of the file; None for a missing agent."""
         if agent not in self._known:
             there = self.row.agents.get(agent)
             self._known[agent] = None if there is None else dict.fromkeys(_slot_numbers(there))

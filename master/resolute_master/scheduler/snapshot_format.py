@@ -53,7 +53,7 @@ def _slots(value: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """A time with a zone, as text; anything else is refused with an error of our own."""
+    """A time with a zone, as text. Raises a configuration error for anything else."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:

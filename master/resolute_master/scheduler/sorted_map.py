@@ -55,7 +55,7 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
 
     @staticmethod
     def of(items: Iterable[tuple[K, V]], *, meter: Meter | None = None) -> SortedMap[K, V]:
-        """From items with distinct keys, in any order."""
+        """A map of items with distinct keys, in any order."""
         ordered = sorted(items, key=itemgetter(0))
         half = FANOUT // 2
         nodes = [_leaf(ordered[i : i + half]) for i in range(0, len(ordered), half)]
@@ -95,7 +95,7 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
             yield from leaf.keys
 
     def first_key_from(self, least: object) -> K | None:
-        """The smallest that is not smaller."""
+        """The smallest key that is not smaller than `least`."""
         node, after = self._root, None
         if self.meter is not None:
             self.meter.touched += 1
@@ -117,7 +117,7 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
             yield from zip(leaf.keys, leaf.items, strict=True)
 
     def items_from(self, least: object) -> Iterator[tuple[K, V]]:
-        """Those whose key is not smaller; `least` need be no key, only comparable with one."""
+        """The items whose key is not smaller; `least` need not be a key, only comparable with one."""
         path: list[tuple[_Node, int]] = []
         node = self._root
         while not node.leaf:
@@ -151,7 +151,7 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
         return node.keys[-1] if node.keys else None
 
     def keys_before(self, bound: object) -> Iterator[K]:
-        """Those that are smaller, the last first; `bound` need be no key, only comparable with one."""
+        """The keys that are smaller, the last first; `bound` need not be a key, only comparable with one."""
         stack = [self._root]
         while stack:
             node = stack.pop()
@@ -174,7 +174,7 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
     # -- deriving ----------------------------------------------------------------------------------------------
 
     def set(self, key: K, value: V) -> SortedMap[K, V]:
-        """With the key's value; None is no value."""
+        """The map with this value of the key; None is not a value."""
         if value is None:
             raise TypeError(f"None is no value of a SortedMap (key {key!r})")
         node, path = self._root, _NO_WAY
@@ -195,14 +195,14 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
         return SortedMap(_with_leaf(path, node) if path else node, length, self.meter)
 
     def _grown(self, path: Way, keys: tuple[K, ...], values: tuple[V, ...]) -> SortedMap[K, V]:
-        """With one more in the leaf where the path ends, which has become too large."""
+        """The map with one more entry in the leaf at the end of the path, which has become too large."""
         parts = _split(keys, values, True)
         for parent, below in reversed(path):
             parts = _split(*_with_children(parent, below, 1, parts), False)
         return SortedMap(parts[0] if len(parts) == 1 else _parent(parts), self._len + 1, self.meter)
 
     def discard(self, key: K) -> SortedMap[K, V]:
-        """Without the key; the same map when it has no such key."""
+        """The map without the key; the map itself if it has no such key."""
         node, path = self._root, _NO_WAY
         if not node.leaf or self.meter is not None:
             node, path = self._leaf_of(key)
@@ -219,7 +219,7 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
         return SortedMap(root or _EMPTY, self._len - 1, self.meter)
 
     def _leaf_of(self, key: K) -> tuple[_Node, Way]:
-        """Where the key is or belongs, and the way there."""
+        """The leaf of the key, or where it belongs, and the path there."""
         node = self._root
         path: list[tuple[_Node, int]] = []
         while not node.leaf:
@@ -232,7 +232,7 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
         return node, path
 
     def _drop(self, node: _Node, key: K) -> _Node | None:
-        """The node without the key, which is in it; None when nothing is left."""
+        """The node without the key, which it contains; None when it would be empty."""
         if self.meter is not None:
             self.meter.touched += len(node.keys) + 1
         if node.leaf:
@@ -256,13 +256,13 @@ class SortedMap(Struct, Generic[K, V], frozen=True, eq=False, gc=False):
     # -- value -------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        """Same items; how the nodes are cut does not matter."""
+        """Whether the items are equal; the division into nodes does not matter."""
         if not isinstance(other, SortedMap):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self.items(), other.items(), strict=True))
 
     def __ne__(self, other: object) -> bool:
-        """A struct's own would compare how the nodes are cut."""
+        """Defined because the method of a struct would compare the division into nodes."""
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]

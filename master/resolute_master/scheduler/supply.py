@@ -36,9 +36,9 @@ class AvailableOffer:
     expected_s: float | None = None
     """Seconds from the request to the agent, if known."""
     room: int | None = None
-    """How many machines of it may still be requested; None: as many as of all offers together."""
+    """Number of its machines that may still be requested; None: as many as of all offers together."""
     one_only: bool = False
-    """It currently serves only work that needs one machine, for any number of machines, and no gang that needs several."""
+    """Whether it currently serves only work that needs one machine, for any number of machines, and no gang that needs several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

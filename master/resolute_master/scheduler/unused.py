@@ -22,7 +22,7 @@ class Unused:
         return bool(self._gangs)
 
     def agents(self) -> Iterator[AgentId]:
-        """Those that accept work, by id."""
+        """Unused machines that accept work, by id."""
         return (id_ for id_ in self._snapshot.rooms if self._launched_for(id_)) if self else iter(())
 
     def expected(self, agent: AgentId, without: Allocation) -> Iterable[Allocation]:

@@ -20,8 +20,9 @@ DAY_S = 86_400.0
 
 
 def waiting_is_cheaper(*, slots: int, wait_s: float | None, victim_slots: int, lost_slot_s: float) -> bool:
-    """`slots` is what the claim needs, `wait_s` the time until its machines join; None when unknown, and then it waits.
-    `victim_slots` is what the victims hold, `lost_slot_s` the waste of ending them."""
+    """Whether waiting for machines costs less than preemption. `slots`: the size of the claim. `wait_s`: seconds until its
+    machines join; None when unknown, and then it waits. `victim_slots`: slots that the victims hold. `lost_slot_s`: the waste of
+    ending them."""
     if wait_s is None:
         return True
     waiting = URGENCY * slots * (wait_s - LEAVE_S)
@@ -30,7 +31,7 @@ def waiting_is_cheaper(*, slots: int, wait_s: float | None, victim_slots: int, l
 
 
 def never_pays(wait_s: float | None) -> bool:
-    """The wait is too short for any preemption, whatever its cost."""
+    """Whether the wait is too short for any preemption, whatever its cost."""
     return waiting_is_cheaper(slots=1, wait_s=wait_s, victim_slots=0, lost_slot_s=0.0)
 
 

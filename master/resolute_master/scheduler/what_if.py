@@ -35,7 +35,7 @@ MORE_AGENT = AgentId("~one-more")
 
 
 class Change(StrEnum):
-    """What is changed; the text describes `WhatIf.value`."""
+    """The kind of a change; the comments describe `WhatIf.value`."""
 
     PRIORITY = "priority"
     """The job's priority."""
@@ -65,7 +65,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """With this change it starts as in `start`. `now` is the current value; empty if there is none."""
+    """A change with which the allocation starts as in `start`. `now` is the current value; empty if there is none."""
 
     change: Change
     value: str
@@ -95,7 +95,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfs:
-    """`complete`: every change was tried; otherwise the passes were used up."""
+    """The changes that were found. `complete`: every change was tried; otherwise the passes were used up."""
 
     found: tuple[WhatIf, ...]
     complete: bool
@@ -108,7 +108,8 @@ def what_if(
     rehearsal: Rehearsal,
     others: Mapping[PoolName, PoolSnapshot],
 ) -> WhatIfs:
-    """`base` is how it starts without a change; `others` are the pools to which its job could be moved."""
+    """Changes with which the allocation starts. `base` is its start without a change; `others` are the pools to which its job
+    could be moved."""
     tries = _Tries(snapshot, allocation, base, rehearsal)
     found: list[WhatIf] = []
     try:
@@ -129,7 +130,7 @@ class _Tries:
         self._rehearsal = rehearsal
 
     def _start(self, changed: PoolSnapshot) -> Start | None:
-        """None if it starts no sooner than without the change, or if others take the slots of the victims."""
+        """The start after a change; None if it is no sooner than without the change, or if others take the slots of the victims."""
         if self._base is None:
             return self._rehearsal.lasting_start(changed, self._mine.id)
         found = self._rehearsal.start(changed, self._mine.id)
@@ -184,7 +185,7 @@ class _Tries:
             )
 
     def _ahead_of(self, job: Job) -> Iterator[WhatIf]:
-        """Ahead of the last job of its own priority for which this suffices."""
+        """A move ahead of the last job of its own priority for which this suffices."""
         present = set(self._snapshot.job_allocations)
         competitors = [
             competitor
@@ -215,8 +216,8 @@ class _Tries:
             yield WhatIf(change=Change.AHEAD_OF, value=order()[found[0] - 1].id, start=found[1])
 
     def _weight(self, job: Job) -> Iterator[WhatIf]:
-        """To a tenth of its weight. The reported value is exactly the one that was tried: with equal shares the last digit
-        matters."""
+        """The weight, to a tenth of its weight. The reported value is exactly the one that was tried: with equal shares the last
+        digit matters."""
         scale = job.weight / 10
 
         def told(step: int) -> str:
