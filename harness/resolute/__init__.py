@@ -1,8 +1,8 @@
 """What users import, and the shared kernel of every Resolute process.
 
-Knows how user code connects to a master, or runs without one: `resolute.core`, `resolute.pytorch`, `resolute.client`.
-The kernel (`clock`, `ids`, `errors`, `wire`) names the contract that master, agent, provisioner and CLI share.
-Must not know schedulers, clouds or SQL, and needs the standard library only wherever a training container
+Contains what connects user code to a master, or runs it without one: `resolute.core`, `resolute.pytorch`, `resolute.client`.
+The kernel (`clock`, `ids`, `errors`, `wire`) defines the contract that master, agent, provisioner and CLI share.
+Must not depend on schedulers, clouds or SQL, and needs the standard library only wherever a training container
 imports it.
 """
 
@@ -16,14 +16,14 @@ if sys.version_info < (3, 11):  # noqa: UP036  # images bring their own interpre
 __version__ = "0.1.0"
 
 DISTRIBUTION = "resolute-ml"
-"""What is installed. The name of the import package belongs to an unrelated project on the public index."""
+"""Name of the installed distribution. The name of the import package belongs to an unrelated project on the public index."""
 
 _LAZY = {
     "init": "resolute.core",
     "get_cluster_info": "resolute.core",
     "InvalidHP": "resolute.core",
 }
-"""Conveniences that are imported when they are first used: the kernel must load without the rest."""
+"""Objects that are imported on first use: the kernel must load without the other packages."""
 
 
 def __getattr__(name: str) -> object:

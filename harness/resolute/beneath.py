@@ -20,12 +20,13 @@ from typing import BinaryIO, Self
 from resolute.errors import FailedPrecondition, InvalidInput
 
 MAX_DEPTH = 200
-"""Directories inside each other. Each takes an open file while the ones in it are looked at, and the system gives a process some
-thousand."""
+"""Deepest nesting of directories. Each level takes an open file while the levels in it are read, and the system gives a process
+some thousand."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME_ONLY: int | None = getattr(os, "O_PATH", None)
-"""Opens a name without opening what it names: so a device is recognised untouched. Linux has it."""
+"""Flag that opens a name without opening the file, so that a device can be recognised without an effect on it. Linux supports
+it."""
 
 
 class LeadsOut(FailedPrecondition):
@@ -43,7 +44,7 @@ class Found:
     path: str
     status: os.stat_result
     parent: Beneath
-    """Open while the walk is at this name."""
+    """Opens the file while the walk is at this name."""
 
     @property
     def name(self) -> str:
@@ -58,7 +59,7 @@ class Found:
         return stat.S_ISREG(self.status.st_mode)
 
     def open(self) -> BinaryIO:
-        """The regular file. Raises `LeadsOut` when it is none (any more), `FileNotFoundError` when it does not exist."""
+        """Opens the regular file. Raises `LeadsOut` if it is not one (any more), `FileNotFoundError` if it does not exist."""
         return self.parent.open_file(self.name)
 
 
@@ -66,7 +67,7 @@ class Beneath:
     """A directory held open; close it, or use it as a context."""
 
     def __init__(self, descriptor: int, shown: str, *, one_owner: bool, depth: int = 0) -> None:
-        """Takes the descriptor over. Use `at`. `shown` is the path for messages."""
+        """Takes ownership of the descriptor; callers use `at`. `shown` is the path for messages."""
         self._descriptor = descriptor
         self._shown = shown
         self._one_owner = one_owner
@@ -90,7 +91,7 @@ class Beneath:
         self.close()
 
     def close(self) -> None:
-        """Again is harmless."""
+        """Closes the directory. Repeated calls are harmless."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -100,7 +101,7 @@ class Beneath:
 
     @property
     def path(self) -> str:
-        """For messages."""
+        """The path, for messages."""
         return self._shown
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ class Beneath:
         return True
 
     def names(self) -> list[str]:
-        """What is directly in this directory, sorted."""
+        """Names directly in this directory, sorted."""
         with os.scandir(self._descriptor) as entries:
             return sorted(entry.name for entry in entries)
 
@@ -192,7 +193,7 @@ class Beneath:
             pass
 
     def remove_if_empty(self, path: str) -> None:
-        """A directory with nothing in it; any other stays, and a missing one is success."""
+        """Remove an empty directory. A directory with entries stays, and a missing one is success."""
         *above, name = _named(path)
         try:
             with self.directory("/".join(above)) as parent:
@@ -204,7 +205,7 @@ class Beneath:
                 raise
 
     def remove_tree(self, path: str) -> None:
-        """A directory and everything in it; of a link the link. A missing one is success. Raises `TooDeep`."""
+        """Remove a directory with everything in it; of a link, the link. A missing one is success. Raises `TooDeep`."""
         *above, name = _named(path)
         try:
             with self.directory("/".join(above)) as parent:
@@ -213,12 +214,12 @@ class Beneath:
             pass
 
     def rename(self, name: str, new: str) -> None:
-        """A name directly in this directory; of a link the link. What `os.rename` raises."""
+        """Rename a name directly in this directory; of a link, the link. Raises the errors of `os.rename`."""
         (name,), (new,) = _named(name), _named(new)
         os.rename(name, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def touch(self, name: str) -> None:
-        """An empty file directly in this directory, unless the name is taken."""
+        """Create an empty file directly in this directory, unless the name exists."""
         (name,) = _named(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with suppress(FileExistsError):
@@ -297,7 +298,7 @@ class Beneath:
         return Beneath(descriptor, shown, one_owner=self._one_owner, depth=self._depth + 1)
 
     def _open_regular(self, name: str) -> int:
-        """Without opening anything else first, where the system can."""
+        """Opens a name without any earlier open, where the system supports it."""
         shown = f"{self._shown}/{readable(name)}"
         if _NAME_ONLY is None:
             descriptor = self._opened(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY, shown)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Where a process learns the time."""
+    """A source of time."""
 
     def now(self) -> datetime:
         """The wall clock: an aware UTC datetime."""

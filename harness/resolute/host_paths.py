@@ -73,11 +73,12 @@ class HostPathRules:
         return next(filter(None, (self._why_not(form) for form in forms(path))), "")
 
     def why_not_resolved(self, real: str) -> str:
-        """The same for what an open file descriptor leads to: that path is not resolved again."""
+        """The reason for the path of an open file descriptor, which is not resolved again; "" if it is allowed."""
         return self._why_not(real)
 
     def why_not_state(self, path: str) -> str:
-        """Why `path` may not even be looked into: it reaches `state`. For what was named under other rules than today's."""
+        """Why `path` must not even be read: it reaches `state`; otherwise "". For paths that were accepted under other rules than
+        the present ones."""
         return next(filter(None, (self._reached(form) for form in forms(path))), "")
 
     def _why_not(self, path: str) -> str:

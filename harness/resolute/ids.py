@@ -17,7 +17,7 @@ def uuid_of(octets: bytes) -> str:
 
 
 class IdSource(Protocol):
-    """Where new ids come from."""
+    """A source of new ids."""
 
     def uuid(self) -> str:
         """A version-4 UUID in its canonical text form."""

@@ -1,7 +1,7 @@
 """The logs of our processes: the subjects of a line, and its format.
 
-Code logs with the standard library and says nothing about its surroundings. The code that knows them (the handler of a request, the
-session of an agent) binds fields, which every line from within then carries: `with about(request_id="5f2c"): ...`.
+Code logs with the standard library, without its context. The code that has the context (the handler of a request, the session of an
+agent) binds fields, which every line from within then contains: `with about(request_id="5f2c"): ...`.
 
 text    2026-11-21T13:50:43.123Z INFO    resolute_master.api.access: GET /info 200 in 2 ms [request_id=5f2c user=ada]
 json    {"time": "2026-11-21T13:50:43.123Z", "level": "info", "logger": "...", "message": "...", "request_id": "5f2c"}
@@ -52,13 +52,13 @@ _SECRETS = re.compile(
     | \b eyJ [\w-]{5,} \. [\w-]{5,} \. [\w-]+                         # a signed token as it is
     """
 )
-"""Nothing in it may look far ahead from many places: a line of megabytes is read in milliseconds."""
+"""Secrets in a text. No part of the expression may look far ahead from many places: a line of megabytes is read in milliseconds."""
 
 _fields: ContextVar[Mapping[str, object]] = ContextVar("log_fields", default={})  # noqa: B039  # never changed in place
 
 
 class about:
-    """Every line logged inside, in this task, carries these fields; empty ones are left out.
+    """Every line that is logged inside the block, in this task, has these fields; empty ones are left out.
 
     A class, for a generator costs three times as much, and every request enters one.
     """
@@ -76,12 +76,12 @@ class about:
 
 
 def also_about(**fields: object) -> None:
-    """As `about`, for what is learnt on the way: until the surrounding `about` ends."""
+    """Adds fields that become known later, until the surrounding `about` ends."""
     _fields.set({**_fields.get(), **_given(fields)})
 
 
 def fields() -> Mapping[str, object]:
-    """What lines logged here and now carry."""
+    """The fields of lines that are logged here and now."""
     return _fields.get()
 
 
@@ -90,7 +90,8 @@ def _given(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def without_secrets(text: str) -> str:
-    """The text with passwords and tokens masked where they can be recognised: the last line of defence, not the first."""
+    """The text with passwords and tokens masked where they can be recognised. It is an additional protection: callers must not
+    log secrets."""
 
     def masked(match: re.Match[str]) -> str:
         kept = match["scheme"] or match["key"] or match["url"] or ""
@@ -111,7 +112,7 @@ class Stamp(logging.Filter):
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """What `Stamp` has put on the record."""
+    """The fields that `Stamp` has added to the record."""
     found = getattr(record, "fields", None)
     return found if isinstance(found, Mapping) else {}
 

@@ -23,7 +23,7 @@ _UNSEEN = (
 fillers without width."""
 
 _LONE = r"\ud800-\udfff"
-"""Halves of a pair: UTF-8 has no bytes for them."""
+"""Surrogates: UTF-8 has no bytes for them."""
 
 _IN_A_LINE = re.compile(f"[{_LAYOUT}{_CONTROLS}{_UNSEEN}{_LONE}]")
 _IN_A_TEXT = re.compile(f"[{_CONTROLS}{_UNSEEN}{_LONE}]")
@@ -37,12 +37,12 @@ def one_line(text: str) -> str:
 
 
 def lines(text: str) -> str:
-    """The same for text of several lines: tabs and line feeds stay."""
+    """A text of several lines that a terminal shows unchanged: tabs and line feeds stay."""
     return text if text.isascii() and text.isprintable() else _IN_A_TEXT.sub(_escaped, text)
 
 
 def with_colors(text: str) -> str:
-    """As `lines`, and colours (SGR sequences) stay: for the output of programs."""
+    """`lines`, with colours (SGR sequences): for the output of programs."""
     if text.isascii() and text.isprintable():
         return text
     return _BESIDE_COLORS.sub(lambda match: match["color"] or _escaped(match), text)

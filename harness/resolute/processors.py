@@ -1,4 +1,4 @@
-"""How many processors there are to share out."""
+"""The number of usable processors."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def usable_processors() -> int:
-    """Those that this process, and what it starts, may use: a container may be held to some of the machine's."""
+    """Processors that this process and its children may use. A container may be limited to some of the machine's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -3,8 +3,8 @@
 A provider's package has modules of fixed names, each of which a program imports when it first needs it:
 
     configuration   `CONFIGURATION`, the model of the block `provider`
-    driver          `DRIVER`, what the master and the command line ask (`resolute_provisioner.clouds.driver`)
-    notices         `open_notices`, how an agent learns that its machine will be taken away; only with a `notice_source`
+    driver          `DRIVER`, for the master and the command line (`resolute_provisioner.clouds.driver`)
+    notices         `open_notices`, by which an agent detects that its machine will be taken away; only with a `notice_source`
     fake            `open_world`, what the conformance suite of the cloud port runs on
 
 A program that reads a file with one provider therefore imports neither the others nor any SDK.
@@ -37,7 +37,7 @@ class Registration:
     """The agent's `notice_source` on its machines, where a metadata service of the cloud announces their end."""
     deployment: Deployable | None = None
     unneeded_to_simulate: Mapping[str, str] = field(default_factory=dict)
-    """Required keys of the block `provider` that decide nothing, with the values of a simulation of a file without them."""
+    """Required keys of the block `provider` that affect no decision, with the values of a simulation of a file without them."""
 
 
 PROVIDERS: Mapping[str, Registration] = {
@@ -55,7 +55,7 @@ PROVIDERS: Mapping[str, Registration] = {
     "local": Registration(package="resolute_provisioner.clouds.local"),
     "command": Registration(package="resolute_provisioner.clouds.command"),
 }
-"""By the key `type` of the block `provider`."""
+"""Registered providers, by the key `type` of the block `provider`."""
 
 
 def part(provider: str, module: str, attribute: str) -> Any:

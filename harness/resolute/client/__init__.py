@@ -5,7 +5,7 @@
     master = Resolute("http://localhost:8080", user="determined", password="...")
     master.create_experiment("const.yaml", ".").wait()
 
-Knows HTTP, tokens and the wire shapes. Must not know how anything is displayed, nor the master's internals.
+Contains HTTP, tokens and the wire shapes. Must not depend on the display of anything, nor on the master's internals.
 
 - `address`         canonical form of a master's address
 - `session`         requests, retries, errors, streams

@@ -1,4 +1,4 @@
-"""One spelling of a master's address: it keys the token cache and starts every URL."""
+"""The canonical form of a master's address, which is the key of the token cache and the beginning of every URL."""
 
 from __future__ import annotations
 

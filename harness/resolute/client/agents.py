@@ -34,20 +34,20 @@ class Agents:
         return self.session.post(f"api/v1/agents/{segment(agent_id)}/enable", EnableAgentResponse).agent
 
     def disable(self, agent_id: str, *, drain: bool = False) -> Agent | None:
-        """With `drain`, running tasks may finish; otherwise they are killed."""
+        """Disables an agent. With `drain`, running tasks may finish; otherwise they are killed."""
         body = DisableAgentRequest(agent_id=agent_id, drain=drain)
         return self.session.post(f"api/v1/agents/{segment(agent_id)}/disable", DisableAgentResponse, body).agent
 
     def join_token(self) -> AgentJoinTokenResponse:
-        """What machines outside of cloud pools show to join."""
+        """The token with which machines outside of cloud pools join."""
         return self.session.get("api/v1/agent-join-token", AgentJoinTokenResponse)
 
     def rotate_join_token(self) -> AgentJoinTokenResponse:
-        """A new token; agents that have joined do not need it."""
+        """Replaces the token. Agents that have joined do not need it."""
         return self.session.post("api/v1/agent-join-token/rotate", AgentJoinTokenResponse)
 
     def forget(self, agent_id: str, *, force: bool = False) -> None:
-        """Free its name and revoke its credential. With `force` also while it is connected."""
+        """Release the name of an agent and revoke its credential. With `force` also while it is connected."""
         path = f"api/v1/agents/{segment(agent_id)}/forget"
         self.session.post(path, ForgetAgentResponse, ForgetAgentRequest(force=force))
 
@@ -61,6 +61,6 @@ class Agents:
         return self.session.post(path, DisableSlotResponse, body).slot
 
     def tasks(self) -> tuple[AllocationSummary, ...]:
-        """Allocations that wait or run, by id."""
+        """Pending and running allocations, by id."""
         found = self.session.get("api/v1/tasks", GetTasksResponse).allocation_id_to_summary
         return tuple(found[key] for key in sorted(found))

@@ -1,4 +1,4 @@
-"""Every typed call of one login; each resource is imported when it is first asked for, for a command needs one or two."""
+"""Every typed call of one login. Each resource is imported on first use, because a command needs one or two."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class DamagedArchive(ResoluteError):
-    """What arrived is not what was announced; fetch it again."""
+    """The received archive differs from the announced one. Fetch it again."""
 
 
 def extract(archive: IO[bytes], target: Path, *, expected: Mapping[str, int] | None = None) -> None:
@@ -52,7 +52,7 @@ def whole_directory(target: Path) -> Iterator[Path]:
 
 
 def refuse_occupied(target: Path) -> None:
-    """Raises `InvalidInput` when something is at `target`; an empty directory is nothing."""
+    """Raises `InvalidInput` if `target` exists. An empty directory does not count."""
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise InvalidInput(f"{str(target)!r} already exists; remove it or name another directory")
 

@@ -1,4 +1,4 @@
-"""From names, variables and stored tokens to a session that the master accepts."""
+"""Makes a session that the master accepts, from names, variables and stored tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resolute.wire.rest.auth import GetMeResponse, LoginRequest, LoginResponse
 from resolute.wire.rest.passwords import hash_password
 
 AskPassword = Callable[[str], str]
-"""Asked with a prompt, answers with a password; raises `InvalidInput` without a terminal."""
+"""Gets a prompt, returns a password; raises `InvalidInput` without a terminal."""
 
 DEFAULT_USER = "determined"
 
@@ -32,13 +32,13 @@ def certificates_from(environ: Mapping[str, str]) -> bool | str:
 
 
 def anonymous_session(master: str, environ: Mapping[str, str] | None = None) -> Session:
-    """A session that may only ask what needs no login."""
+    """A session for calls that need no login."""
     variables = os.environ if environ is None else environ
     return Session(master, retry=retry_from(variables), verify=certificates_from(variables))
 
 
 def login(session: Session, user: str, password: str) -> LoginResponse:
-    """Exchanges name and password for a token, which the session uses from then on. Never repeated by itself."""
+    """Exchanges name and password for a token, which the session uses from then on. It is never retried automatically."""
     request = LoginRequest(username=user, password=hash_password(password), is_hashed=True)
     answer = from_wire(LoginResponse, session.request("POST", "api/v1/auth/login", body=request, retry=NO_RETRY))
     session.with_token(answer.token)
@@ -76,7 +76,7 @@ def authenticate(
     """Makes the master accept the session, for the first of: the given user, `DET_USER` with `DET_PASS`, the active
     user of the stored logins, the built-in user without a password.
 
-    A stored token is used while the master takes it. `DET_USER` with `DET_USER_TOKEN` (set inside tasks) is tried
+    A stored token is used while the master accepts it. `DET_USER` with `DET_USER_TOKEN` (set inside tasks) is tried
     before a password is requested. Raises `Unauthenticated` when nothing helps.
     """
     variables = os.environ if environ is None else environ
@@ -112,7 +112,7 @@ def authenticate(
 
 
 def _accepted(session: Session, token: str) -> bool:
-    """Whether the master still takes this token; the session uses it from then on."""
+    """Whether the master still accepts this token; the session uses it from then on."""
     session.with_token(token)
     try:
         session.get("api/v1/me", GetMeResponse)

@@ -36,10 +36,10 @@ from resolute.wire.rest.enums import WireCheckpointState
 Mode = Literal["auto", "direct", "master"]
 
 MASK = "********"
-"""What the master shows instead of a secret."""
+"""The value that the master shows instead of a secret."""
 
 RETRY_LIMIT_S = 20.0
-"""With a store that does not answer: a user waits."""
+"""Retries while a store does not answer. They are few, because a user waits."""
 
 _PIECE = 1024 * 1024
 
@@ -103,7 +103,7 @@ class Checkpoints:
             raise InvalidInput(f"checkpoint '{uuid}' cannot be verified from this machine: {error}") from None
 
     def _copied(self, checkpoint: Checkpoint, target: Path, mode: Mode, progress: Progress | None) -> bool:
-        """False where the storage cannot be seen from here and `mode` leaves the choice."""
+        """Whether the storage can be read from this machine. False if it cannot and `mode` leaves the choice."""
         try:
             stored = storage_of(checkpoint).open(checkpoint.uuid)
         except (StorageUnavailable, NotFound, InvalidInput, OSError) as error:
@@ -118,7 +118,7 @@ class Checkpoints:
 
 
 def storage_of(checkpoint: Checkpoint) -> CheckpointStorage:
-    """Where the checkpoint lies, as this machine sees it. For keys that the master does not show, its own identity is used."""
+    """The storage of the checkpoint on this machine. For keys that the master does not show, the machine's own identity is used."""
     config = (checkpoint.training.experiment_config or {}).get("checkpoint_storage") or {}
     shown = {key: value for key, value in config.items() if value != MASK}
     return storage_from_config(shown, shared_fs_mount=None, retries=Retries(total_s=RETRY_LIMIT_S))
@@ -150,7 +150,7 @@ def copy(stored: OpenCheckpoint, target: Path, expected: Mapping[str, int], prog
 
 
 def _written(stored: OpenCheckpoint, file: StoredFile, here: Path) -> Iterator[int]:
-    """Bytes that arrived, piece by piece. A file that is there already, and as old as the stored one, is not fetched again."""
+    """Copies files; yields the number of bytes of each piece. A file that exists and is as old as the stored one is skipped."""
     if here.is_file() and (here.stat().st_size, here.stat().st_mtime) == (file.size, file.modified):
         yield file.size
         return

@@ -1,4 +1,4 @@
-"""The master itself, its machines, its books and its decisions. What only some calls need is imported by them."""
+"""The master itself, its machines, its ledger and its decisions. Modules that only some calls need are imported by them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Cluster:
         self.session.patch("api/v1/master/config", Empty, request)
 
     def clean_up_logs(self) -> int:
-        """Removes the logs that were kept as long as they have to be; gives the number of lines."""
+        """Removes logs whose retention has ended; returns the number of lines."""
         from resolute.wire.rest.logs import CleanupLogsResponse
 
         return self.session.post("api/v1/cleanup_logs", CleanupLogsResponse).removed_count
@@ -88,20 +88,20 @@ class Cluster:
     def preview_search(
         self, config: Mapping[str, Any], seed: int = 0, *, seconds_per_unit: float | None = None
     ) -> SearchSummary | None:
-        """What the search of an experiment's configuration would do, take and cost."""
+        """The trials, duration and cost that the search of an experiment's configuration would have."""
         from resolute.wire.rest.search import PreviewHPSearchRequest, PreviewHPSearchResponse
 
         request = PreviewHPSearchRequest(config=config, seed=seed, forecast=True, seconds_per_unit=seconds_per_unit)
         return self.session.post("api/v1/preview-hp-search", PreviewHPSearchResponse, request).summary
 
     def instances(self) -> tuple[Instance, ...]:
-        """Every machine that the master remembers, oldest first."""
+        """Every machine in the master's records, oldest first."""
         from resolute.wire.rest.extensions import GetInstancesResponse
 
         return self.session.get("api/v1/instances", GetInstancesResponse).instances
 
     def ledger(self) -> GetLedgerResponse:
-        """Where the paid time went."""
+        """The ledger: what the paid time was spent on."""
         from resolute.wire.rest.extensions import GetLedgerResponse
 
         return self.session.get("api/v1/ledger", GetLedgerResponse)
@@ -113,7 +113,7 @@ class Cluster:
         return self.session.get("api/v1/cost", GetCostResponse, query)
 
     def budgets(self) -> tuple[BudgetState, ...]:
-        """What pools and workspaces have spent, and what they may."""
+        """The spending of pools and workspaces, and their limits."""
         from resolute.wire.rest.costs import GetBudgetsResponse
 
         return self.session.get("api/v1/budgets", GetBudgetsResponse).budgets
@@ -129,7 +129,7 @@ class Cluster:
         return self.session.put(f"api/v1/workspaces/{workspace_id}/budget", BudgetState, budget)
 
     def decisions(self, limit: int = 0) -> tuple[Decision, ...]:
-        """The last decisions of scheduler and provisioner, oldest first; 0 is all that are remembered."""
+        """The last decisions of scheduler and provisioner, oldest first; 0 returns all that are in memory."""
         from resolute.wire.rest.extensions import GetDecisionsQuery, GetDecisionsResponse
 
         return self.session.get("api/v1/decisions", GetDecisionsResponse, GetDecisionsQuery(limit=limit)).decisions

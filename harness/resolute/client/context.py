@@ -1,4 +1,4 @@
-"""Packing a directory for upload: what goes along, what is left out, how much is allowed.
+"""Packing a directory for upload: included and excluded files, and limits.
 
 A `.detignore` at the root of a packed directory has the syntax of `.gitignore` and adds to `BUILT_IN_RULES`.
 """

@@ -1,4 +1,4 @@
-"""Answers of a master that are not 200, as the project's errors with the master's own words."""
+"""Errors of the project for answers that are not 200, with the master's text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MasterUnreachable(Unavailable):
 
 
 class ServerError(ResoluteError):
-    """The master failed, or what answers is no master."""
+    """The master failed, or the address is not that of a master."""
 
 
 _BY_CODE: Mapping[int, type[ResoluteError]] = {

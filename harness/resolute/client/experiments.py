@@ -1,4 +1,4 @@
-"""Experiments. What only some calls need is imported by them: a command line starts again each time."""
+"""Experiments. Modules that only some calls need are imported by them, because a command line starts again each time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Experiments:
     session: Session
 
     def create(self, request: CreateExperimentRequest, progress: Progress | None = None) -> CreateExperimentResponse:
-        """`progress` is called with the progress of the upload."""
+        """Submits an experiment. `progress` is called with the progress of the upload."""
         from resolute.wire.rest.experiment_changes import CreateExperimentResponse
 
         return self.session.post("api/v1/experiments", CreateExperimentResponse, request, progress)
@@ -45,11 +45,11 @@ class Experiments:
         return self.session.get(_path(experiment_id), GetExperimentResponse)
 
     def page(self, query: GetExperimentsQuery) -> GetExperimentsResponse:
-        """One page, as asked for."""
+        """One page of experiments."""
         return self.session.get("api/v1/experiments", GetExperimentsResponse, query)
 
     def list(self, query: GetExperimentsQuery) -> tuple[Experiment, ...]:
-        """Every experiment that matches, from the query's offset on; its limit is the size of the pages."""
+        """Every experiment that matches, from the query's offset on. The query's limit is the size of the pages."""
 
         def fetch(offset: int) -> tuple[tuple[Experiment, ...], Pagination]:
             answer = self.page(replace(query, offset=offset))
@@ -58,7 +58,7 @@ class Experiments:
         return tuple(all_pages(fetch, query.offset))
 
     def act(self, experiment_id: int, verb: str) -> None:
-        """`verb` is activate, pause, cancel, kill, archive or unarchive."""
+        """Controls an experiment. `verb` is activate, pause, cancel, kill, archive or unarchive."""
         from resolute.wire.rest.empty import Empty
 
         self.session.post(f"{_path(experiment_id)}/{verb}", Empty)
@@ -96,25 +96,25 @@ class Experiments:
         self.session.delete(f"{_path(experiment_id)}/tensorboard-files", Empty)
 
     def not_kept_by(self, experiment_id: int, counts: PatchCheckpointStorage) -> tuple[Mapping[str, Any], ...]:
-        """The checkpoints that these counts would have removed, as records of the original's names."""
+        """The checkpoints that would be removed with these counts, as records with the original's names."""
         answer = self.session.request("GET", f"experiments/{experiment_id}/preview_gc", query=counts)
         return tuple(answer["checkpoints"])
 
     def cost(self, experiment_id: int) -> GetExperimentCostResponse:
-        """What it has cost, by trial."""
+        """Cost of the experiment, by trial."""
         from resolute.wire.rest.costs import GetExperimentCostResponse
 
         return self.session.get(f"{_path(experiment_id)}/cost", GetExperimentCostResponse)
 
     def set_max_cost(self, experiment_id: int, amount: float | None) -> GetExperimentCostResponse:
-        """None is no limit."""
+        """Sets the limit on the cost of the experiment; None is no limit."""
         from resolute.wire.rest.costs import GetExperimentCostResponse, MaxCost
 
         path = f"{_path(experiment_id)}/max_cost"
         return self.session.put(path, GetExperimentCostResponse, MaxCost(max_cost=amount))
 
     def search(self, experiment_id: int) -> GetSearchResponse:
-        """Where its trials are in the search, and why. Raises `FailedPrecondition` for an unmanaged one."""
+        """The state of its trials in the search, with reasons. Raises `FailedPrecondition` for an unmanaged one."""
         from resolute.wire.rest.searching import GetSearchResponse
 
         return self.session.get(f"{_path(experiment_id)}/search", GetSearchResponse)
@@ -132,7 +132,7 @@ class Experiments:
         return self.session.delete(path, DeleteExperimentLabelResponse).labels
 
     def trials_page(self, experiment_id: int, query: GetExperimentTrialsQuery) -> GetExperimentTrialsResponse:
-        """One page, as asked for."""
+        """One page of trials."""
         from resolute.wire.rest.trials import GetExperimentTrialsResponse
 
         return self.session.get(f"{_path(experiment_id)}/trials", GetExperimentTrialsResponse, query)

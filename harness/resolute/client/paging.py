@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def all_pages(fetch: Callable[[int], tuple[tuple[T, ...], Pagination | None]], offset: int = 0) -> Iterator[T]:
-    """The items of every page. `fetch(offset)` gives one page; without pagination it gave everything."""
+    """The items of every page. `fetch(offset)` returns one page; a list without pagination is a single page."""
     while True:
         items, page = fetch(offset)
         yield from items

@@ -31,11 +31,11 @@ class Queue:
     session: Session
 
     def page(self, query: GetJobsQuery) -> GetJobsV2Response:
-        """One page, as asked for."""
+        """One page of jobs."""
         return self.session.get("api/v1/job-queues-v2", GetJobsV2Response, query)
 
     def list(self, query: GetJobsQuery) -> tuple[RBACJob, ...]:
-        """Jobs from the query's offset on; its limit is the size of the pages."""
+        """Jobs from the query's offset on. The query's limit is the size of the pages."""
 
         def fetch(offset: int) -> tuple[tuple[RBACJob, ...], Pagination]:
             answer = self.page(replace(query, offset=offset))
@@ -47,25 +47,25 @@ class Queue:
         self.session.post("api/v1/job-queues", Empty, UpdateJobQueueRequest(updates=changes))
 
     def explain(self, job_id: str) -> ExplainJobResponse:
-        """Why the job is where it is."""
+        """The reason for the state of the job."""
         return self.session.get(f"api/v1/jobs/{segment(job_id)}/explain", ExplainJobResponse)
 
     def starts(self, pool: str, *job_ids: str, retry: Retry | None = None) -> GetPoolStartsResponse:
-        """When the jobs of the pool that wait are expected to start; with `job_ids` of these alone."""
+        """Expected starts of the pending jobs of the pool; with `job_ids` of these only."""
         path, query = f"api/v1/resource-pools/{segment(pool)}/starts", GetPoolStartsQuery(job_ids=job_ids)
         return self.session.get(path, GetPoolStartsResponse, query, retry=retry)
 
     def snapshot(self, pool: str) -> dict[str, Any]:
-        """What the scheduler sees of a pool, as the JSON object of a snapshot file."""
+        """The scheduler's snapshot of a pool, as the JSON object of a snapshot file."""
         snapshot: dict[str, Any] = self.session.request("GET", f"api/v1/resource-pools/{segment(pool)}/snapshot")
         return snapshot
 
     def offers(self, pool: str) -> GetPoolOffersResponse:
-        """What an elastic pool may buy, in the order in which it would be tried."""
+        """The offers of an elastic pool, in the order in which it would try them."""
         return self.session.get(f"api/v1/resource-pools/{segment(pool)}/offers", GetPoolOffersResponse)
 
     def advice(self, pool: str) -> GetPoolAdviceResponse:
-        """What changes of an elastic pool's settings would save. Waits some seconds for one that is being computed."""
+        """The savings by changes of an elastic pool's settings. Waits some seconds while they are computed."""
         return self.session.get(f"api/v1/resource-pools/{segment(pool)}/advice", GetPoolAdviceResponse)
 
     def pools(self) -> tuple[ResourcePool, ...]:
@@ -81,7 +81,7 @@ class Queue:
         self.session.post(_bindings(pool), Empty, body)
 
     def unbind(self, pool: str, workspaces: Sequence[str]) -> None:
-        """Without the last one it accepts all workspaces."""
+        """Remove these workspaces from a bound pool. Without any, it accepts all workspaces."""
         body = UnbindRPFromWorkspaceRequest(resource_pool_name=pool, workspace_names=tuple(workspaces))
         self.session.delete(_bindings(pool), Empty, body)
 

@@ -130,11 +130,11 @@ class Experiment:
         self._master.experiments.act(self.id, "pause")
 
     def cancel(self) -> None:
-        """Ends it after a last checkpoint."""
+        """Ends the experiment after a last checkpoint."""
         self._master.experiments.act(self.id, "cancel")
 
     def kill(self) -> None:
-        """Ends it now."""
+        """Ends the experiment at once."""
         self._master.experiments.act(self.id, "kill")
 
     def archive(self) -> None:
@@ -198,7 +198,7 @@ class Experiment:
         through_pauses: bool = False,
         pause: Callable[[float], object] = time.sleep,
     ) -> str:
-        """Waits until nothing runs any more and gives the final state.
+        """Waits until the experiment has ended and returns the final state.
 
         A paused experiment raises `FailedPrecondition` unless `through_pauses`; `Unavailable` after `timeout_s`.
         """
@@ -321,7 +321,7 @@ class Checkpoint:
 
 
 def _best(found: Sequence[Checkpoint], kind: str, id_: int) -> Checkpoint:
-    """Checkpoints without a metric come last: the first one counts only when it has one."""
+    """The first of checkpoints sorted by metric; those without a metric come last and do not count. Raises `NotFound`."""
     if not found or found[0].details.training.searcher_metric is None:
         raise NotFound(
             f"checkpoint with the searcher's metric of {kind}", id_, "validate at the steps at which you save"

@@ -27,10 +27,10 @@ _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 _PIECE = 256 * 1024
 
 NOT_TRUSTED = "CERTIFICATE_VERIFY_FAILED"
-"""In OpenSSL's error about a certificate, which no further attempt can change."""
+"""Text in OpenSSL's error about a certificate, for which a retry is useless."""
 
 NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
-"""In OpenSSL's error about a server without TLS."""
+"""Text in OpenSSL's error about a server without TLS."""
 
 TOO_MANY = 429
 LONGEST_PAUSE_S = 30.0
@@ -38,8 +38,8 @@ LONGEST_PAUSE_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often to try again, for verbs that may be repeated. The n-th pause is drawn between a half and the whole of
-    `backoff_s * 2**n`, which is at most `LONGEST_PAUSE_S`."""
+    """Retries of calls that may be repeated. The n-th pause is drawn between a half and the whole of `backoff_s * 2**n`, which is
+    at most `LONGEST_PAUSE_S`."""
 
     total: int = 5
     backoff_s: float = 0.5
@@ -114,7 +114,7 @@ class Session:
         self._http.close()
 
     def with_token(self, token: str | None) -> None:
-        """From now on act as the owner of this token; None is unauthenticated."""
+        """Uses this token from now on; None is unauthenticated."""
         self.token = token
         self._http.headers.pop("Authorization", None)
         if token is not None:

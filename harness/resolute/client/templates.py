@@ -44,11 +44,11 @@ class Templates:
         return self.session.post(_path(template.name), PostTemplateResponse, template).template
 
     def put(self, template: Template) -> Template:
-        """Create it, or give the one that is there this configuration."""
+        """Create the template, or replace the configuration of an existing one."""
         return self.session.put(_path(template.name), PutTemplateResponse, template).template
 
     def set_config(self, name: str, config: Mapping[str, Any]) -> Template:
-        """The whole new configuration of one that is there."""
+        """Replaces the whole configuration of an existing template."""
         return self.session.patch(_path(name), PatchTemplateConfigResponse, config).template
 
     def delete(self, name: str) -> None:

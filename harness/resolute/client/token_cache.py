@@ -1,4 +1,4 @@
-"""Tokens of past logins, in one file that other clients of the same contract read and write too.
+"""Tokens of past logins, in one file that other clients of the same contract also read and write.
 
 {"version": 2, "masters": {"http://host:8080": {"active_user": "ada", "tokens": {"ada": "..."}}}}
 """
@@ -108,7 +108,7 @@ class TokenCache:
 
 
 def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 of any version. The first two knew one master only, whose address they did not keep."""
+    """The content in version 2. Earlier versions contained tokens of one master only, without its address."""
     if data.get("version") == 2:
         return {"version": 2, "masters": data.get("masters", {})}
     if data.get("version") == 1:

@@ -65,7 +65,7 @@ class Trials:
         return self.session.get(f"api/v1/trials/{trial_id}/allocations", GetTrialAllocationsResponse).allocations
 
     def retain_logs(self, trial_id: int, days: int) -> None:
-        """-1 is for ever."""
+        """Sets the retention of the trial's log in days; -1 keeps it for ever."""
         request = PutTrialRetainLogsRequest(trial_id=trial_id, num_days=days)
         self.session.put(f"api/v1/trials/{trial_id}/retain_logs", Empty, request)
 

@@ -1,4 +1,4 @@
-"""Users and passwords. What only some calls need is imported by them."""
+"""Users and passwords. Modules that only some calls need are imported by them."""
 
 from __future__ import annotations
 

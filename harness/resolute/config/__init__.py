@@ -1,7 +1,7 @@
 """User-written configuration: of experiments, the master and the agent.
 
-Knows every key, its type, default and rules, how layers are merged, and which keys are not acted on yet. Must not
-know how anything is run, stored or sent: it reads the given file and nothing else. This package
+Contains every key with its type, default and rules, the merging of layers, and the keys that are not acted on yet. Must not
+depend on how anything is run, stored or sent: it reads the given file and nothing else. This package
 alone uses pydantic; code inside a training container never imports it.
 
     config = parse_experiment(raw, defaults=experiment_defaults(master, raw, ids=ids, clock=clock))

@@ -44,7 +44,7 @@ class ConfigModel(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _read(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Apply the null rule, and answer each unknown key with the nearest name that exists here."""
+        """Apply the null rule, and report each unknown key with the nearest existing name."""
         if isinstance(data, Mapping):
             data = {
                 key: value
@@ -85,12 +85,12 @@ class ConfigModel(BaseModel):
 
 
 def broken_rule(text: str) -> PydanticCustomError:
-    """An error of our own at the place of the value that is being read: "what is wrong; what to do"."""
+    """A configuration error at the place of the value that is being read: "what is wrong; what to do"."""
     return PydanticCustomError(RULE, "{text}", {"text": text})
 
 
 def broken_at(*found: tuple[tuple[str | int, ...], str, object]) -> ValidationError:
-    """Errors of our own below the place that is being read: (path, text, value) of each."""
+    """Configuration errors below the place that is being read: (path, text, value) of each."""
     return ValidationError.from_exception_data(
         "configuration",
         [InitErrorDetails(type=broken_rule(text), loc=path, input=value) for path, text, value in found],
@@ -139,11 +139,11 @@ class TaggedUnion:
 
 
 LARGEST_INTEGER = 2**63 - 1
-"""What databases and the contract's numbers hold."""
+"""Range of integers in databases and in the contract's numbers."""
 
 
 def _integral(value: object) -> object:
-    """JSON knows one kind of number: 3.0 is an integer."""
+    """Reads 3.0 as an integer, because JSON has one kind of number."""
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     if isinstance(whole, int) and abs(whole) > LARGEST_INTEGER:
         raise broken_rule(f"is too large; write a number up to {LARGEST_INTEGER}")

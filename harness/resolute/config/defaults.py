@@ -1,4 +1,4 @@
-"""What a cluster gives to an experiment that leaves it out."""
+"""Defaults of a cluster for keys that an experiment omits."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ _EVERY_KIND = frozenset(
         ),
     }
 )
-"""What means the same in the configuration of an experiment and in that of every other kind of task."""
+"""Keys with the same meaning in the configurations of an experiment and of every other kind of task."""
 
 
 def parse_template(raw: Mapping[str, Any], *, name: str = "", experiment: bool = False) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def parse_template(raw: Mapping[str, Any], *, name: str = "", experiment: bool =
 
 
 def _of_every_kind(problem: Problem) -> bool:
-    if problem.message.startswith("is not a known key"):  # other kinds of task know others, and pass over the rest
+    if problem.message.startswith("is not a known key"):  # other kinds of task have other keys, and ignore the rest
         # But a key beside credentials may be a password's name misspelt, which would be shown.
         return problem.path[:2] == ("environment", "registry_auth")
     return problem.path in ((), ("resources",)) or any(problem.path[: len(part)] == part for part in _EVERY_KIND)

@@ -41,7 +41,7 @@ def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
 
 
 def leaves_of(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """The same one by one; a key of several members of a union comes once for each."""
+    """The keys one by one. A key of several members of a union occurs once for each."""
     for name, field in model.model_fields.items():
         path = (*prefix, field.alias or name)
         members = tuple(_members(field.annotation))
@@ -99,7 +99,7 @@ def chosen_file(given: Path | str | None, environ: Mapping[str, str], usual: Pat
     """The absolute path of the file that a program reads: the one that it was given, the one that `DET_CONFIG_FILE` names, or the
     usual one where there is one. None without any.
 
-    A usual file that cannot be looked at is read: a program that left it out would run with defaults in place of what it says.
+    A usual file that cannot be inspected is read anyway: without it, a program would run with defaults instead of its values.
     """
     chosen = given or environ.get(FILE_VARIABLE)
     if chosen:

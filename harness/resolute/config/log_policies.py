@@ -1,7 +1,7 @@
-"""What is done when a line of a trial's log matches a pattern.
+"""The effects of a line in a trial's log that matches a pattern.
 
-Patterns are regular expressions as RE2 reads them: without references back and without look-around, so that the time to look
-through a line grows with its length alone, whatever the pattern is.
+Patterns are regular expressions as RE2 reads them: without references back and without look-around, so that the time to match
+a line grows with its length alone, whatever the pattern is.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _is_left_out(place: Place | None, key: str) -> bool:
 
 
 def _starred(value: Any) -> Any:
-    """Nothing is nothing secret."""
+    """Whether the value contains no secret because it is empty."""
     return value if value is None or value == "" or isinstance(value, bool) else MASK
 
 

@@ -27,7 +27,7 @@ from resolute.config.host_paths import HostPaths
 from resolute.config.secret_names import SecretNames
 
 NamePattern = Annotated[NonEmptyText, Field(max_length=128)]
-"""Longer than any name that a user gives to a variable."""
+"""Longest name of a variable, more than a user needs."""
 
 LogLevel = Literal["trace", "debug", "info", "warn", "error", "fatal"]
 INFINITE_LIFESPAN_DAYS = 106751  # how "no end" is stored: the longest that fits nanoseconds in 64 bits

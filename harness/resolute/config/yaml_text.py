@@ -70,7 +70,7 @@ class _Loader(_Constructor, yaml.SafeLoader):
 
 
 class _FastLoader(_Constructor, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """The same with libyaml's parser, where it is there: several times as fast."""
+    """`_Loader` with libyaml's parser, where it is installed: several times as fast."""
 
 
 _LOADERS: tuple[Any, ...] = (_Loader, _FastLoader)
@@ -157,7 +157,7 @@ def as_json(value: object, *, what: str = "the configuration") -> Any:
 
 
 class _Copying:
-    """A class, for a function that calls itself from within another refers to itself, and only garbage collection frees it."""
+    """A class, because a function that calls itself from within another refers to itself, and only garbage collection frees it."""
 
     def __init__(self, what: str) -> None:
         self._what = what

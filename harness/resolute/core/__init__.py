@@ -1,6 +1,6 @@
 """The API of training code: report, save, restore, poll for preemption, communicate with the other ranks.
 
-Knows how to talk to a master, or to run without one. Must not know schedulers, clouds or frameworks; the standard library only.
+Connects to a master, or runs without one. Must not depend on schedulers, clouds or frameworks; the standard library only.
 """
 
 from resolute.core.checkpoint import CheckpointContext, DownloadMode

@@ -1,7 +1,7 @@
 """Saving and restoring checkpoints: staged, hashed, published with a manifest, then reported to the master.
 
 The order of a save is what makes it safe: metadata is checked before a byte is written, files are durable before the
-manifest, the manifest before the name; the metrics reported so far are stored before the master learns of the
+manifest, the manifest before the name; the metrics reported so far are stored before the master gets the
 checkpoint, because a run that resumes from it will not report them again.
 """
 
@@ -50,7 +50,7 @@ CODE_DIRECTORY = "code"
 CONFIG_NAME = "trial_config.json"
 RESERVED_NAMES = (MANIFEST_NAME, METADATA_NAME)
 ABANDONED_AFTER = timedelta(hours=24)
-"""An unfinished checkpoint that is unchanged for this long has lost its writer."""
+"""Time after which an unchanged unfinished checkpoint counts as abandoned by its writer."""
 
 
 class DownloadMode(Enum):
@@ -73,7 +73,7 @@ class Origin:
 
 
 class Registry(Protocol):
-    """Where checkpoints are made known."""
+    """A registry to which checkpoints are reported."""
 
     def report(self, manifest: Manifest, metadata: Mapping[str, Any], files: Mapping[str, int]) -> None: ...
 
@@ -217,7 +217,7 @@ class CheckpointContext:
                 self._distributed.barrier()
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
-        """The metadata the checkpoint was saved with, as the master (off-cluster: the storage) knows it."""
+        """The metadata with which the checkpoint was saved, from the master (off-cluster: from the storage)."""
         return self._registry.metadata(storage_id)
 
     def manifest(self, storage_id: str) -> Manifest:
@@ -245,7 +245,7 @@ class CheckpointContext:
             logger.info("removed %d unfinished checkpoints: %s", len(removed), ", ".join(removed))
 
     def _sweep_unreported(self) -> None:
-        """Published checkpoints of runs that are over: either the master knows them by now, or it never will."""
+        """Finished checkpoints of runs that have ended. The master either has them by now, or will never get them."""
         for uuid in self.storage.unreported():
             try:
                 manifest = self.manifest(uuid)
@@ -264,14 +264,14 @@ class CheckpointContext:
                 self._delete_if_possible(uuid)
 
     def _delete_if_possible(self, uuid: str) -> None:
-        """What stays is swept later, or not to be removed by this user."""
+        """Removes one checkpoint. Files that stay are removed by a later sweep, or belong to another user."""
         try:
             self.storage.delete(uuid)
         except (OSError, FailedPrecondition, StorageUnavailable) as error:
             logger.warning("checkpoint %s is not removed: %s", uuid, error)
 
     def _is_over(self, manifest: Manifest) -> bool:
-        """Its writer can report nothing any more: an earlier run of this trial, or one of long ago."""
+        """Whether its writer can report nothing any more: it was an earlier run of this trial, or one of long ago."""
         own, run = self._origin.trial_id, self._origin.trial_run_id
         if own is not None and run is not None and manifest.trial_id == own and manifest.trial_run_id is not None:
             return manifest.trial_run_id < run
@@ -378,7 +378,7 @@ class CheckpointContext:
 
 
 def _error_fields(error: Exception) -> dict[str, Any]:
-    """For the other ranks."""
+    """Raises the error of the chief on the other ranks."""
     if isinstance(error, CorruptCheckpoint):
         return {"problem": error.problem, "parent": error.parent}
     return {"missing": isinstance(error, NotFound), "error": str(error)}
@@ -391,7 +391,7 @@ def _error_of(uuid: str, problem: Mapping[str, Any]) -> ResoluteError:
 
 
 class MasterRegistry:
-    """Checkpoints as the master knows them."""
+    """The registry of checkpoints in the master."""
 
     def __init__(self, *, session: Session, info: TaskInfo, storage_id: int | None, clock: Clock) -> None:
         self._session = session
@@ -472,7 +472,7 @@ class StorageRegistry:
         return None  # without a manifest there is nothing to list
 
     def forget(self, uuid: str) -> None:
-        """The storage has already forgotten it."""
+        """Nothing to do: the storage has already removed it."""
 
     def candidates(self) -> tuple[str, ...]:
         """All checkpoints of the storage, the most advanced first."""

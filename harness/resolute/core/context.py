@@ -269,5 +269,5 @@ def _place(info: TaskInfo | None, variables: Mapping[str, str]) -> DistributedCo
 
 
 def _set_up_logging() -> None:
-    """The form that the log pipeline reads levels from; a program that has set up logging keeps its own."""
+    """Sets the log format from which the log pipeline reads levels. A program that has set up logging keeps its own."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)

@@ -1,6 +1,6 @@
-"""Talking between the processes of one job: gather, allgather and broadcast of JSON values over a star of TCP links.
+"""Communication between the processes of one job: gather, allgather and broadcast of JSON values over a star of TCP links.
 
-The chief (rank 0) listens; every other rank connects to it and both sides prove that they know the gang's key. A
+The chief (rank 0) listens; every other rank connects to it, and both sides prove that they have the gang's key. A
 process that dies closes its link, so every waiting process gets `PeerLost` at once instead of hanging.
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("resolute.core.distributed")
 T = TypeVar("T")
 
 JOIN_TIMEOUT_S = 300.0
-"""How long ranks wait for each other at the start; imports of large frameworks differ by minutes on cold disks."""
+"""Time that ranks wait for each other at the start. Imports of large frameworks differ by minutes on cold disks."""
 HELLO_TIMEOUT_S = 10.0
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 PORTS_TRIED = 8
@@ -95,7 +95,7 @@ class DistributedContext:
 
     @classmethod
     def from_place(cls, place: ProcessPlace, key: str) -> DistributedContext:
-        """The place that a launcher gave this process."""
+        """The ranks that a launcher gave this process."""
         key = key or place.gang_token
         return cls(
             rank=place.rank,
@@ -111,7 +111,7 @@ class DistributedContext:
 
     @classmethod
     def from_torch_distributed(cls, chief_ip: str | None = None) -> DistributedContext:
-        """The place that torchrun gave this process by its environment variables."""
+        """The ranks that torchrun gave this process in its environment variables."""
         environ = environment()
         place = ProcessPlace.from_env(environ)
         if place is None:
@@ -437,7 +437,7 @@ def _bind(ports: Sequence[int]) -> socket.socket:
 
 
 def _admit(sock: socket.socket, size: int, secret: bytes) -> int | None:
-    """The rank of a process that proves knowledge of the key; else None."""
+    """The rank of a process that proves that it has the key; otherwise None."""
     try:
         sock.settimeout(HELLO_TIMEOUT_S)
         nonce = secrets.token_bytes(_NONCE_BYTES)

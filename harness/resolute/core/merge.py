@@ -13,7 +13,7 @@ from resolute.storage.manifest import FileEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """What one rank brings."""
+    """The contribution of one rank."""
 
     files: Mapping[str, FileEntry]
     metadata: Mapping[str, Any]

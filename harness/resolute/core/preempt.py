@@ -1,7 +1,7 @@
-"""Learning that the run should stop, from the master's long poll and from the notice file of the machine.
+"""Detects that the run should stop, from the master's long poll and from the notice file of the machine.
 
-Asking is meant to be done at every step: a look reads a flag and one file's modification time, and a process that asks alone looks
-at most ten times a second. A look that takes 8 µs when repeated takes 80 µs between steps, which leave nothing of it in the caches.
+Programs check at every step: a check reads a flag and one file's modification time, and a single process checks at most ten times
+a second. A check that takes 8 µs when repeated takes 80 µs between steps, because the steps displace its data from the caches.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from resolute.wire.states import NoticeKind
 logger = logging.getLogger("resolute.core.preempt")
 
 POLL_S = 60
-"""How long one poll is held by the master."""
+"""Seconds for which the master holds one poll."""
 FIRST_ANSWER_WAIT_S = 10.0
-"""How long the first question waits for the master's first answer before it continues without."""
+"""Time that the first check waits for the master's first answer before it continues without it."""
 PAUSE_AFTER_ERROR_S = 2.0
 LAST_WAIT_S = 2.0
-"""How long closing waits at least for an acknowledgement that is on its way, also when the notice's deadline is over."""
+"""Least time that `close` waits for an acknowledgement in progress, even if the notice's deadline has passed."""
 LOOK_PERIOD_S = 0.1
-"""A single process that asks again within this time gets the previous result. A notice leaves seconds at least."""
+"""Period of the checks of a single process, which gets the previous result in between. A notice leaves at least seconds."""
 NOTICE_FILE = "notice.json"
 PID_FILE = "notice.pid"
 
 
 class PreemptMode(Enum):
-    """Which processes ask in a job of several."""
+    """The processes of a distributed job that check."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
-    """Every rank asks, in step; all get the chief's answer."""
+    """Every rank checks, in step; all get the chief's answer."""
     ChiefOnly = "CHIEF_ONLY"
     """Only rank 0 polls, and informs the others by its own means."""
     WorkersAskMaster = "WORKERS_ASK_MASTER"
-    """Each rank asks for itself; answers may differ for a moment."""
+    """Each rank checks for itself; answers may differ for a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class StopSignal:
     reason: str = ""
 
     def merged(self, other: StopSignal) -> StopSignal:
-        """Both facts together: the earlier deadline, the first reason."""
+        """The combination of both signals: the earlier deadline, the first reason."""
         deadlines = [moment for moment in (self.deadline, other.deadline) if moment is not None]
         return StopSignal(
             preempt=self.preempt or other.preempt,
@@ -95,8 +95,8 @@ class StopSignal:
 
 
 def signal_of_notice(notice: dict[str, Any]) -> StopSignal:
-    """A notice `{kind, deadline, reason}`. A rebalance asks for a checkpoint only: nothing is certain yet. Without a deadline the
-    machine may go away at any time."""
+    """The signal of a notice `{kind, deadline, reason}`. A rebalance requests a checkpoint only: the end is not certain. Without
+    a deadline the machine may be taken away at any time."""
     kind = str(notice.get("kind") or "")
     deadline = notice.get("deadline")
     rebalance = kind == NoticeKind.REBALANCE
@@ -110,8 +110,8 @@ def signal_of_notice(notice: dict[str, Any]) -> StopSignal:
 
 
 def signal_of_poll(answer: dict[str, Any]) -> StopSignal:
-    """The master's answer: `preempt`, and our own `reason` and `notice`. The preemption of work whose machine goes away is the
-    notice's: it has the notice's deadline."""
+    """The signal of the master's answer: `preempt`, and the extensions `reason` and `notice`. The preemption of a task on a
+    machine with a notice has the notice's deadline."""
     notice = answer.get("notice")
     given = signal_of_notice(notice) if isinstance(notice, dict) else StopSignal()
     preempt = bool(answer.get("preempt")) and not given.noticed
@@ -119,7 +119,7 @@ def signal_of_poll(answer: dict[str, Any]) -> StopSignal:
 
 
 class PreemptContext(Protocol):
-    """Whether to stop, and saying that one will."""
+    """Checks whether to stop, and acknowledges that the run stops."""
 
     def should_preempt(self, auto_ack: bool = True) -> bool: ...
 
@@ -142,7 +142,7 @@ class PreemptContext(Protocol):
 
 
 class NoticeFileReader:
-    """Reads `notice.json` when it has changed; a look costs one `stat`."""
+    """Reads `notice.json` when it has changed; a check costs one `stat`."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -181,7 +181,7 @@ class PreemptWatcher:
         self._thread.start()
 
     def read(self, *, wait: bool = True) -> StopSignal:
-        """With `wait` the first question waits for the master's first answer."""
+        """The master's last answer. With `wait`, the first call waits for the first answer."""
         if wait and not self._answered.is_set():
             self._answered.wait(FIRST_ANSWER_WAIT_S)
             self._answered.set()
@@ -225,28 +225,28 @@ class Acknowledgement:
         self._body = {"allocationId": allocation_id}
         self._notified = threading.Event()
         self._last = threading.Event()
-        """Set: the attempt that runs, or the one to come where none runs, is the last."""
+        """Set: the attempt in progress, or the next one, is the last."""
         self._problem: ResoluteError | None = None
         self._thread: threading.Thread | None = None
 
     def send(self) -> None:
-        """In this thread, for as long as the session tries."""
+        """Sends in this thread, and retries for as long as the session does."""
         if not self._notified.is_set():
             self._session.post(self._path, self._body)
             self._notified.set()
 
     def send_aside(self) -> None:
-        """Begin, once; returns at once."""
+        """Begin to send in a thread, once; returns at once."""
         if self._thread is None and not self._notified.is_set():
             self._thread = threading.Thread(target=self._run, name="resolute-acknowledgement", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Try no more after what is under way, without waiting for it."""
+        """Retry no more after the attempt in progress, without waiting for it."""
         self._last.set()
 
     def finish(self, wait_s: float | None) -> None:
-        """Wait for the request of `send_aside`: `wait_s` at most, or for as long as the session tries with None.
+        """Wait for the request of `send_aside`: `wait_s` at most, or, with None, for as long as the session retries.
 
         Raises the master's refusal, or `Unavailable` without an answer.
         """
@@ -332,10 +332,10 @@ class ManagedPreempt:
     def should_preempt(self, auto_ack: bool = True) -> bool:
         """Whether to save and end now. With `auto_ack` the first True is acknowledged to the master.
 
-        A program that also asks `should_checkpoint` uses the time between a notice of its machine's end and that end: it is asked
+        A program that also calls `should_checkpoint` uses the time between a notice of its machine's end and that end: it is asked
         to save at once, and to end when the time suffices for one more save. Any other ends when the notice arrives.
 
-        The acknowledgement is sent by a thread of its own, so that a master that is away holds up neither the step nor the
+        The acknowledgement is sent by a thread of its own, so that an unavailable master delays neither the step nor the
         save; `close` waits for it. Without `auto_ack`, call `acknowledge_preemption_signal` before exiting with code 0: an
         unacknowledged clean exit means that the trial is complete.
         """
@@ -346,7 +346,7 @@ class ManagedPreempt:
             raise FailedPrecondition("should_preempt() works inside `with resolute.core.init() as context:` only")
         self._known = self._ask()
         if not self._known.preempt:
-            # Ranks that ask together must all ask: for one of them the period may be over sooner than for another.
+            # Ranks that check together must all check: for one of them the period may be over sooner than for another.
             self._quiet_until = now if self._asks_together() else now + LOOK_PERIOD_S
             return False
         if auto_ack and self._acknowledges_for_all():
@@ -354,7 +354,8 @@ class ManagedPreempt:
         return True
 
     def should_checkpoint(self) -> bool:
-        """Whether to save now and continue: True once after a notice. Uses the state of the last `should_preempt`; ask after it."""
+        """Whether to save now and continue: True once after a notice. It uses the state of the last `should_preempt`; call it
+        after that."""
         self._grace_period.asked_whether_to_save()
         known = self._known
         cause = "notice" if known.noticed else "rebalance"
@@ -378,12 +379,12 @@ class ManagedPreempt:
 
     @property
     def noticed(self) -> bool:
-        """The end of the machine was announced: `should_preempt` will be True before the deadline. Begin nothing long."""
+        """Whether the end of the machine was announced: `should_preempt` will be True before the deadline. Begin nothing long."""
         return self._known.noticed
 
     @property
     def deadline(self) -> datetime | None:
-        """When the machine goes away, if that is known."""
+        """Time of the end of the machine; None if unknown."""
         return self._known.deadline
 
     @property
@@ -391,7 +392,7 @@ class ManagedPreempt:
         return self._known.reason
 
     def _left_s(self) -> float | None:
-        """Until the deadline, where one is known."""
+        """Seconds until the deadline; None without one."""
         deadline = self._known.deadline
         return None if deadline is None else max((deadline - self._now()).total_seconds(), LAST_WAIT_S)
 
@@ -406,7 +407,7 @@ class ManagedPreempt:
             raise FailedPrecondition("with PreemptMode.ChiefOnly only the chief (rank 0) calls should_preempt()")
         if not self._asks_together():
             return self._look()
-        # A notice reaches the one machine that goes away, which need not be the chief's: every rank says what it sees.
+        # A notice reaches the one machine that goes away, which need not be the chief's: every rank reports its own signal.
         answers = self._distributed.allgather(self._look().to_json())
         merged = StopSignal()
         for answer in answers:
@@ -424,7 +425,7 @@ class ManagedPreempt:
         return replace(found, preempt=True) if self._leaves(found.merged(self._known)) else found
 
     def _leaves(self, known: StopSignal) -> bool:
-        """Whether the time after a notice is used up, as far as this process can tell."""
+        """Whether the time after a notice is used up, from the data of this process."""
         if known.preempt or not known.noticed or known.deadline is None:
             return known.preempt
         if self._distributed.size > 1 and self._mode is PreemptMode.WorkersAskMaster:
@@ -445,7 +446,7 @@ class ManagedPreempt:
 
 
 class LocalPreempt:
-    """The twin without a master: never preempts, but keeps the collective so that mismatched calls still show up."""
+    """The variant without a master: it never preempts, but keeps the collective so that mismatched calls are detected."""
 
     def __init__(self, distributed: DistributedContext, mode: PreemptMode = PreemptMode.WorkersAskChief) -> None:
         self._distributed = distributed

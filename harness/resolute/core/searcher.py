@@ -14,7 +14,7 @@ from resolute.errors import FailedPrecondition, InvalidInput
 
 
 class Unit(Enum):
-    """What a length counts."""
+    """The unit of a length."""
 
     BATCHES = "batches"
     RECORDS = "records"
@@ -22,7 +22,7 @@ class Unit(Enum):
 
 
 class SearcherMode(Enum):
-    """Which ranks ask: all in step, with the answer of the chief; or the chief alone."""
+    """The ranks that request lengths: all in step, with the answer of the chief; or the chief alone."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
@@ -47,23 +47,23 @@ def parse_length(value: Any, key: str) -> tuple[int, Unit | None]:
 
 
 class Operations(Protocol):
-    """Where the lengths of a trial come from. Lengths count from the beginning of the trial."""
+    """A source of the lengths of a trial. Lengths count from the beginning of the trial."""
 
     def current(self) -> int | None:
-        """What to train until; None when there is nothing more to do now."""
+        """The length to train to; None if there is none at present."""
         ...
 
     def complete(self, length: int, metric: float) -> None:
-        """Again is harmless."""
+        """Reports the metric of a completed length. Repeated calls are harmless."""
         ...
 
     def acknowledge(self) -> None:
-        """This process ends because there is nothing to do."""
+        """Reports that this process ends because there is no length to train."""
         ...
 
 
 class OneOperation:
-    """Away from a cluster: the configured length, once."""
+    """The lengths off-cluster: the configured length, once."""
 
     def __init__(self, length: int) -> None:
         self._length = length
@@ -76,11 +76,11 @@ class OneOperation:
         self._completed = True
 
     def acknowledge(self) -> None:
-        """No search waits for it."""
+        """Nothing to do: no search waits for it."""
 
 
 class MasterOperations:
-    """Those that the search of this trial's experiment gives."""
+    """The lengths that the search of this trial's experiment assigns."""
 
     def __init__(self, session: Session, *, trial_id: int, allocation_id: str) -> None:
         self._session = session
@@ -103,7 +103,7 @@ class SearcherOperation:
     """Train until `length` in all, then report the searcher's metric as completed."""
 
     def __init__(self, length: int, whole: int, train: TrainContext, operations: Operations, *, chief: bool) -> None:
-        """`whole` is `searcher.max_length`, which progress is a share of."""
+        """`whole`: `searcher.max_length`, of which progress is a share."""
         self.length = length
         self._whole = whole
         self._train = train
@@ -112,12 +112,12 @@ class SearcherOperation:
         self._completed = False
 
     def report_progress(self, length: float) -> None:
-        """How much of the length is done, in its own unit. Chief only."""
+        """Reports how much of the length is done, in its own unit. Chief only."""
         self._require_chief()
         self._train.report_progress(max(0.0, min(1.0, length / self._whole)) if self._whole else 1.0)
 
     def report_completed(self, searcher_metric: float) -> None:
-        """Chief only, once: the search judges the trial by this metric. What was reported before is stored first."""
+        """Reports the metric by which the search ranks the trial. Chief only, once. Earlier reports are stored first."""
         self._require_chief()
         if self._completed:
             raise FailedPrecondition("this operation has already been reported as completed")
@@ -135,7 +135,7 @@ class SearcherOperation:
 
 
 class SearcherContext:
-    """The lengths that the search gives this trial; without a master the one that is configured."""
+    """The lengths that the search assigns to this trial; without a master, the configured one."""
 
     def __init__(
         self,
@@ -155,7 +155,8 @@ class SearcherContext:
     def operations(
         self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
     ) -> Iterator[SearcherOperation]:
-        """One after the other; the end means that the trial has nothing to do now, and should save and exit with 0.
+        """The lengths, one after the other. At the end the trial has nothing to train at present, and should save and exit with
+        0.
 
         It may be started again later: then it resumes from its checkpoint, with the open length. `auto_ack` reports this to the
         master at the end; without it `acknowledge_out_of_ops` must be called, or the trial counts as done. Raises
@@ -183,7 +184,7 @@ class SearcherContext:
             self.acknowledge_out_of_ops()
 
     def get_configured_units(self) -> Unit | None:
-        """None when the length is a bare number."""
+        """The unit of the configured length; None when it is a bare number."""
         return self._max_length()[1]
 
     def acknowledge_out_of_ops(self) -> None:

@@ -1,7 +1,7 @@
 """A background thread that posts reports to the master in order, so that training never waits for the network.
 
-The queue is bounded: when the master is away for long, the reporter is held back rather than memory filled. An
-error of a report that must arrive stops the sender and is raised to the user by the next call.
+The queue is bounded: when the master is unavailable for long, reports block instead of filling the memory. An error of a report
+that must arrive stops the sender and is raised to the user by the next call.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Sender:
                 raise TimeoutError(f"{len(self._waiting)} reports were not taken by the master within {timeout_s} s")
 
     def close(self, *, drain: bool = True) -> None:
-        """Send what waits (unless an error stopped the sender), then end the thread. Raises a pending error."""
+        """Send the queued reports (unless an error stopped the sender), then end the thread. Raises a pending error."""
         try:
             if drain:
                 self.flush()

@@ -1,7 +1,7 @@
 """One small HTTP client for the master: keep-alive, retries while a master restarts, errors of our own tree.
 
-Every request that the harness makes may be repeated without harm (the master keys and fences them), so retries do
-not look at the verb.
+Every request that the harness makes may be repeated without harm (the master keys and fences them), so retries do not depend on
+the verb.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ DEFAULT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long a request is repeated while the master does not answer, and the pauses between two attempts. Each pause is drawn
-    between a half and the whole of a step, which doubles from `first_wait_s` to `longest_wait_s`, so that the tasks of a cluster do
-    not all return at one moment.
+    """Time for which a request is repeated while the master does not answer, and the pauses between two attempts. Each pause is
+    drawn between a half and the whole of a step, which doubles from `first_wait_s` to `longest_wait_s`, so that the tasks of a
+    cluster do not all reconnect at one moment.
 
     When the agent loses the master too, the task's lease ends it after `agent_reconnect_wait` of its pool. When the database is
     away, leases continue and the requests of tasks wait: `total_s` is half an hour, as long as the released harness tries.
@@ -55,7 +55,7 @@ class RetryPolicy:
 
 
 class MissingAtMaster(NotFound):
-    """The master does not know what the path names."""
+    """The master has no entity of that name."""
 
     def __init__(self, text: str, path: str) -> None:
         ResoluteError.__init__(self, text)
@@ -75,7 +75,7 @@ class Session:
     """Connects to one master as one task. Thread-safe: each thread has a connection of its own.
 
     Errors: `Unavailable` when no answer came within the retry policy, `StaleRun` for 409, and the other members of
-    `resolute.errors` for what the master refuses; each carries the master's own words.
+    `resolute.errors` for what the master refuses; each contains the master's text.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What of an experiment's configuration a checkpoint may hold: a storage has more readers than the task's environment."""
+"""The part of a configuration that a checkpoint may contain: more users can read a storage than a task's environment."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ from resolute.task_info import TrialInfo
 logger = logging.getLogger("resolute.core.train")
 
 MARK_PERIOD_S = 0.5
-"""At most two marks a second while stepping: enough to book slot-seconds, cheap enough to forget."""
+"""Least time between two marks while stepping: short enough to book slot-seconds, long enough to cost nothing."""
 MARKS_LIMIT = 20_000
-"""Marks kept while the master is away, about three hours; past this the oldest are dropped."""
+"""Marks that are kept while the master is unavailable, about three hours; beyond this the oldest are dropped."""
 
 
 class EarlyExitReason(Enum):
@@ -35,7 +35,7 @@ class EarlyExitReason(Enum):
 
 
 class TrainContext(Protocol):
-    """What user code may report. `steps_completed` always counts finished steps since the trial began."""
+    """The reports of user code. `steps_completed` always counts finished steps since the trial began."""
 
     def report_metrics(self, group: str, steps_completed: int, metrics: Mapping[str, Any]) -> None: ...
 
@@ -92,7 +92,7 @@ class StepMarks:
         return self._last_steps is not None
 
     def step(self, steps: int, *, now: bool = False) -> bool:
-        """Note that `steps` are completed. True when a mark was made, which is to be sent."""
+        """Record that `steps` are completed. Returns whether a mark was made, which is to be sent."""
         with self._lock:
             first = self._last_steps is None
             self._last_steps = steps
@@ -104,7 +104,7 @@ class StepMarks:
             return True
 
     def blocked(self, seconds: float) -> bool:
-        """Note the end of a save. True when a mark was made; before the first step a save is part of starting."""
+        """Record the end of a save. Returns whether a mark was made; before the first step a save is part of starting."""
         with self._lock:
             self._blocked_s += seconds
             if self._last_steps is None:
@@ -114,7 +114,7 @@ class StepMarks:
             return True
 
     def last(self) -> bool:
-        """Note the end of the run."""
+        """Record the end of the run."""
         return self._last_steps is not None and self.step(self._last_steps, now=True)
 
     def take(self) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ class ManagedTrain:
         self._report("validation", steps_completed, metrics, None)
 
     def report_progress(self, progress: float) -> None:
-        """A share of the whole training, 0 to 1."""
+        """Reports the share of the whole training that is done, 0 to 1."""
         body = {"progress": check_progress(progress), "is_raw": True}
         path = f"/api/v1/trials/{self._trial.trial_id}/progress"
         self._sender.put(Report(path=path, body=lambda: body, required=False))
@@ -169,7 +169,7 @@ class ManagedTrain:
             logger.info("the early exit is already known: %s", error)
 
     def set_status(self, status: str) -> None:
-        """A free text that is shown beside the trial."""
+        """Sets a text that is shown beside the trial."""
         path = f"/api/v1/trials/{self._trial.trial_id}/runner/metadata"
         self._sender.put(Report(path=path, body=lambda: {"state": status}, required=False))
 
@@ -179,7 +179,7 @@ class ManagedTrain:
             self._queue_marks()
 
     def add_blocked_by_save(self, seconds: float) -> None:
-        """How long a save has just blocked the step loop."""
+        """Reports how long a save has just blocked the step loop."""
         if self._marks.blocked(seconds):
             self._queue_marks()
 
@@ -197,7 +197,7 @@ class ManagedTrain:
         self._sender.flush(timeout_s)
 
     def close(self, *, failed: bool = False) -> None:
-        """Send the last mark and everything that waits. After a failure of the user's code, errors are only logged."""
+        """Send the last mark and all queued reports. After a failure of the user's code, errors are only logged."""
         try:
             if self._marks.last():
                 self._queue_marks()
@@ -244,7 +244,7 @@ class ManagedTrain:
 
 
 class LocalTrain:
-    """The twin without a master: checks the same things and, given a file, appends each report to it as JSON."""
+    """The variant without a master: it makes the same checks and, given a file, appends each report to it as JSON."""
 
     def __init__(self, *, clock: Clock, path: Path | None = None) -> None:
         self._clock = clock
@@ -284,10 +284,10 @@ class LocalTrain:
         return None
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Everything is written at once."""
+        """Nothing to do: each report is written at once."""
 
     def close(self, *, failed: bool = False) -> None:
-        """Nothing is held open."""
+        """Nothing to do: no file stays open."""
 
     def _write(self, **fields: Any) -> None:
         line = json.dumps({"at": rfc3339(self._clock.now()), **fields})

@@ -1,7 +1,7 @@
 """Entry of every task: from the environment that master and agent prepared to the user's program.
 
-Knows the task environment (variables, run directory, info files) and how processes are started in a container.
-Must not know frameworks, schedulers or clouds; the standard library only.
+Contains the task environment (variables, run directory, info files) and the start of processes in a container. Must not depend on
+frameworks, schedulers or clouds; the standard library only.
 
 - `__main__`          `python -m resolute.launch`, the command of every container
 - `handed`            data that the order contains, so that no request is needed

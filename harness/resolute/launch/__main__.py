@@ -30,7 +30,7 @@ logger = logging.getLogger("resolute.launch")
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 78
-"""The task can never run here as it is; trying again is pointless."""
+"""Exit code of a task that can never run here; a retry is useless."""
 RENDEZVOUS_WAIT_S = 120.0
 REPORT_TIMEOUT_S = 5.0
 """Time to wait for reports to the master beside the rendezvous."""
@@ -64,9 +64,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def rehearse(directory: str) -> None:
-    """Do once what every task does first, for a task that is none, with `directory` as its run directory.
+    """Run the steps of a task once for a dummy task, with `directory` as its run directory.
 
-    A process that is forked from this one afterwards is quicker: the interpreter has seen the code.
+    A process that is forked from this one afterwards is faster: the interpreter has loaded the code.
     """
     sample = {
         **dict.fromkeys(("DET_ALLOCATION_ID", "DET_TASK_ID", "DET_SESSION_TOKEN", "DET_CONTAINER_ID"), "rehearsal"),
@@ -108,7 +108,7 @@ def prepare(info: TaskInfo) -> None:
 
 
 def fetch_code(info: TaskInfo) -> str:
-    """The context as the master has it, for `context_dir.unpack`."""
+    """Fetches the context from the master, for `context_dir.unpack`."""
     session = Session.for_task(info)
     try:
         answer = session.get(f"/api/v1/tasks/{info.task_id}/context_directory", timeout_s=600.0)
@@ -132,7 +132,7 @@ def become_hooks(info: TaskInfo, command: list[str]) -> None:
 
 
 def start(info: TaskInfo, given: list[str]) -> int:
-    """Meet the gang, check the storage, run the program."""
+    """Wait for the gang, check the storage, run the program."""
     reporting = threading.Thread(
         target=try_to_report_accelerators, args=(info, visible_gpus(environment())), daemon=True
     )
@@ -157,7 +157,8 @@ def start(info: TaskInfo, given: list[str]) -> int:
 
 
 def refuse_released_harness(info: TaskInfo, command: list[str]) -> None:
-    """The released harness reads fixed paths: without a private root it would take another task's identity."""
+    """Refuses the released harness without a private root: it reads fixed paths, where it would find the identity of another
+    task."""
     if info.private_root:
         return
     where = uses_released_harness(command, info.model_dir)
@@ -179,7 +180,7 @@ def meet(info: TaskInfo) -> RendezvousInfo:
 
 
 def rendezvous(session: Session, info: TaskInfo) -> RendezvousInfo:
-    """Wait until every container of the allocation is up. Waits as long as it takes: the master decides otherwise."""
+    """Wait until every container of the allocation is ready, without a limit; only the master ends the wait."""
     path = f"/api/v1/allocations/{info.allocation_id}/resources/{info.resources_id}/rendezvous"
     while True:
         try:
@@ -229,7 +230,7 @@ def visible_gpus(environ: dict[str, str]) -> list[str]:
 
 
 def task_environment(info: TaskInfo) -> dict[str, str]:
-    """The program's environment: ours, with the model code importable from anywhere."""
+    """The program's environment: the launcher's, with the model code importable from any directory."""
     environ = environment()
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     code = str(info.workdir)

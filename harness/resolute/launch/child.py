@@ -1,4 +1,4 @@
-"""Turning into the user's program, or running it as a child that cannot outlive us, with signals passed on."""
+"""Replaces the process by the user's program, or runs it as a child that cannot outlive the launcher, with signals passed on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def exit_code_of(returncode: int) -> int:
-    """What a shell would report: 128+N for a death by signal N."""
+    """The exit code in the form of a shell: 128+N for a death by signal N."""
     return 128 - returncode if returncode < 0 else returncode
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """For `preexec_fn`: the kernel kills the child when its parent dies. None where there is no such thing.
+    """For `preexec_fn`: the kernel kills the child when its parent dies. None where the system does not support it.
 
-    Without it a launcher killed with -9 would leave a program that trains on and reports for a dead allocation.
+    Without it a launcher killed with -9 would leave a program that continues to train and reports for an allocation that has ended.
     """
     if sys.platform != "linux":
         return None
@@ -38,7 +38,7 @@ def die_with_parent() -> Callable[[], None] | None:
 
 
 def become(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Turn this process into the program; returns only when it cannot be started, with the code that a shell would report."""
+    """Replace this process by the program. Returns only if it cannot be started, with the code that a shell would report."""
     sys.stdout.flush()
     sys.stderr.flush()
     signal.signal(

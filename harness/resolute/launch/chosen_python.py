@@ -22,7 +22,7 @@ from resolute.wire.agent_link import PYTHON_VARIABLE, named_python
 logger = logging.getLogger(__name__)
 
 NEEDED = (3, 11)
-"""What the package `resolute` runs with."""
+"""Oldest version of Python on which the package `resolute` runs."""
 
 CHECK_S = 60.0
 """An interpreter on a network file system may take seconds to start."""
@@ -49,7 +49,7 @@ def interpreter_of(value: str, workdir: Path) -> Path | None:
 
 
 def for_hooks(environ: Mapping[str, str], info: TaskInfo) -> dict[str, str]:
-    """As `for_entrypoint`, before the startup hooks, which may be what makes the environment."""
+    """The variables of the startup hooks, as in `for_entrypoint`. The hooks may create the environment."""
     value = named_python(environ)
     python = interpreter_of(value, info.workdir) if value else None
     return dict(environ) if python is None else _with(environ, python, info)

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from resolute.errors import InvalidInput
 
 MAX_UNPACKED_BYTES = 4 * 1024**3
-"""Unpacked size. Packed contexts have at most 95 MiB; far more than that unpacked is not model code."""
+"""Limit on the unpacked size. Packed contexts have at most 95 MiB; far more than that unpacked is not model code."""
 
 
 def unpack(b64_tgz: str, directories: tuple[Path, ...]) -> int:

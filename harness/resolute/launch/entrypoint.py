@@ -1,4 +1,4 @@
-"""From the configured entrypoint to the command that is run."""
+"""Converts the configured entrypoint to the command that is run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command_of(entrypoint: Any, *, processes: int, python: str) -> list[str]:
 
 
 def uses_released_harness(command: Sequence[str], code: Path) -> str | None:
-    """Where a task names the released client package `determined`; None when nowhere."""
+    """The place where a task names the released client package `determined`; None if it does not."""
     if any(_NAMES_RELEASED.search(word) for word in command):
         return f"its entrypoint ({shlex.join(command)})"
     for path in sorted(code.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Where a program of a gang finds the others, by the names that frameworks read.
+"""The addresses of the other programs of a gang, in the variables that frameworks read.
 
 A program that is started as it is gets `MASTER_ADDR` and `MASTER_PORT`; where the gang has several containers, each of which
 runs one program, also its rank among them. `torchrun` takes its arguments from `PET_*`: without any of its own it makes one
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from resolute.task_info import RendezvousInfo
 
 DEFAULT_PORT = "29400"
-"""Off a cluster; an allocation has a port of its own."""
+"""Port off-cluster; an allocation has a port of its own."""
 
 
 def master_variables(chief_address: str, environ: Mapping[str, str], *, nodes: int) -> dict[str, str]:
-    """Where rank 0 listens, for `torch.distributed` and what is made like it."""
+    """Address of rank 0, for `torch.distributed` and similar libraries."""
     return {
         "MASTER_ADDR": chief_address if nodes > 1 else "127.0.0.1",
         "MASTER_PORT": environ.get("C10D_PORT") or DEFAULT_PORT,
@@ -25,7 +25,7 @@ def master_variables(chief_address: str, environ: Mapping[str, str], *, nodes: i
 
 
 def gang_variables(gang: RendezvousInfo, environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables for a program that is started once in each container. What the task already has is left as it is."""
+    """Variables for a program that is started once in each container. Variables that the task has already are unchanged."""
     nodes, rank = len(gang.container_addrs), gang.container_rank
     master = master_variables(gang.container_addrs[0], environ, nodes=nodes)
     found = {

@@ -1,4 +1,4 @@
-"""What came with the order and is in the run directory, so that the launcher need not ask the master for it.
+"""Data of the order in the run directory, so that the launcher need not request it from the master.
 
 The agent writes it before the task begins; a task that was started without it requests the same from the master.
 """
@@ -15,7 +15,7 @@ HANDED = "handed.json"
 
 
 def read(info: TaskInfo) -> HandedFile:
-    """Nothing at all for a task that was handed nothing."""
+    """The data of the order; empty for a task without any."""
     try:
         body: dict[str, Any] = json.loads((info.run_dir / HANDED).read_bytes())
     except FileNotFoundError:
@@ -28,7 +28,7 @@ def read(info: TaskInfo) -> HandedFile:
 
 
 def gang_of_one(handed: HandedFile) -> RendezvousInfo | None:
-    """What the rendezvous would answer; None when there are others, or when it is not known."""
+    """The answer of the rendezvous for a gang of one; None for a larger gang, or if it is unknown."""
     if len(handed.container_addrs) != 1:
         return None
     return RendezvousInfo(

@@ -29,7 +29,7 @@ class Hook:
 
 
 def hooks_of(info: TaskInfo) -> tuple[Hook, ...]:
-    """Those that are there, in the order in which they run.
+    """The existing hooks, in the order in which they run.
 
     The cluster's is not traced: it may hold credentials, and every user may read the log of a task.
     """

@@ -1,6 +1,6 @@
 """`python -m resolute.launch.process_per_slot [--nproc N] -- CMD ARG...`: one process per slot of this container.
 
-Each process learns its place from RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK and GROUP_WORLD_SIZE, and where
+Each process gets its ranks in RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK and GROUP_WORLD_SIZE, and where
 rank 0 listens from MASTER_ADDR and MASTER_PORT; its output lines get the prefix `[rank=N] `. When one process fails, the others
 of this container are ended and we exit with its code, upon which the master ends the other containers. Off-cluster, `--nproc`
 says how many to start.
@@ -29,14 +29,14 @@ from resolute.task_info import LOG_FORMAT, RendezvousInfo, TaskInfo, environment
 logger = logging.getLogger("resolute.launch.process_per_slot")
 
 GRACE_S = 3.0
-"""How long the others may take to end after SIGTERM when one has failed; everything is gone within 5 s."""
+"""Time for the other processes to end after SIGTERM when one has failed; all are gone within 5 s."""
 POLL_S = 0.05
 LINE_LIMIT = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How many processes there are here and in all, and the number of the first one here."""
+    """Number of processes in this container and in total, and the number of the first one in this container."""
 
     local_size: int
     world_size: int
@@ -63,7 +63,7 @@ def layout_of(gang: RendezvousInfo, *, slots: int, nproc: int | None, gang_token
 
 
 def variables_of(layout: Layout, local_rank: int) -> dict[str, str]:
-    """What the process with this local rank learns by its environment."""
+    """Environment variables of the process with this local rank."""
     rank = layout.first_rank + local_rank
     return {
         "RANK": str(rank),
@@ -110,7 +110,8 @@ class Group:
                 _signal_group(child, number)
 
     def wait(self) -> int:
-        """0 when all ended well; else end the others and return the code of the first that failed."""
+        """Waits for the processes. 0 if all ended successfully; otherwise ends the others and returns the code of the first that
+        failed."""
         while True:
             codes = [child.poll() for child in self._children]
             failed = [code for code in codes if code]
@@ -139,7 +140,7 @@ class Group:
 
 
 def _master(layout: Layout, environ: Mapping[str, str]) -> dict[str, str]:
-    """Where the processes meet, unless the task says it already."""
+    """The address for the rendezvous of the processes, unless the task has it already."""
     found = master_variables(layout.chief_address, environ, nodes=layout.nodes)
     return {name: environ.get(name) or value for name, value in found.items()}
 

@@ -1,6 +1,6 @@
 """Training of PyTorch models: a trial class, and a Trainer that can stop after any step and resume bit for bit.
 
-Knows torch and the Core API. Must not know masters, schedulers or storage formats; nothing else in the harness imports
+Uses torch and the Core API. Must not depend on masters, schedulers or storage formats; nothing else in the harness imports
 torch.
 
 - `trial`    the classes that users subclass: `PyTorchTrial`, `PyTorchCallback`, `Reducer`

@@ -57,7 +57,7 @@ class ScheduledRate:
 
 
 class PyTorchTrialContext:
-    """Given to a trial's constructor. `core` is the Core API context beneath it."""
+    """The context of a trial, the argument of its constructor. `core` is the Core API context."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ class DataLoader:
         }
 
     def __len__(self) -> int:
-        """Batches an epoch in one process."""
+        """Number of batches of an epoch in one process."""
         return self.plan(seed=0, rank=0, size=1).batches_per_epoch
 
     def plan(self, *, seed: int, rank: int, size: int, ragged: bool = False) -> BatchPlan:
@@ -109,7 +109,7 @@ class DataLoader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """Which samples make up which batch. A global batch is split over ranks; the order knows no ranks."""
+    """Which samples make up which batch. A global batch is split over ranks; the order does not depend on ranks."""
 
     samples: int
     batch_size: int

@@ -28,7 +28,7 @@ PROGRESS_NAME = "trainer.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a training is. `validated_step` and `best_validation` are None before the first validation."""
+    """Progress of a training. `validated_step` and `best_validation` are None before the first validation."""
 
     steps_completed: int
     trial_id: int
@@ -65,7 +65,7 @@ def read_progress(directory: Path) -> Progress:
 
 
 def load(directory: Path, context: PyTorchTrialContext, callbacks: Mapping[str, PyTorchCallback]) -> None:
-    """Put everything but the random states back. Raises `InvalidInput` when the trial is built differently now."""
+    """Restore everything but the random states. Raises `InvalidInput` if the trial is built differently now."""
     state = torch.load(directory / STATE_NAME, map_location=context.device, weights_only=True)
     for name, saved, present in (
         ("models", state["models"], context.models),

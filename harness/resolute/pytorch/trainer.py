@@ -1,4 +1,4 @@
-"""The training loop: steps, reports, validation, checkpoints, and stopping after any step without a trace."""
+"""The training loop: steps, reports, validation, checkpoints, and a stop after any step that does not affect the result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def init(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """How a `fit` ended. `preempted`: saved, and acknowledged to the master; end the process with exit code 0."""
+    """The result of `fit`. `preempted`: saved, and acknowledged to the master; end the process with exit code 0."""
 
     steps_completed: int
     preempted: bool
@@ -180,7 +180,7 @@ class _Fit:
         return False
 
     def _train_by_lengths(self) -> bool:
-        """To each length that the search gives, until it has none for now. True when it was left because of a preemption."""
+        """Train to each length that the search assigns, until it has none at present. True if it ended because of a preemption."""
         unit = self._core.searcher.get_configured_units()
         for operation in self._core.searcher.operations():
             self._periods = replace(self._periods, end=self._steps(unit_of(operation.length, unit)))
@@ -228,7 +228,7 @@ class _Fit:
         self._core.train.mark_step(self._step)
 
     def _after_step(self) -> bool:
-        """Report, look whether to stop, validate, save. True when the run has to end now."""
+        """Report, check whether to stop, validate, save. True if the run has to end now."""
         if self._due(self._periods.report):
             self._report()
             if self._chief:
@@ -249,7 +249,7 @@ class _Fit:
         return False
 
     def _stop_for_preemption(self) -> None:
-        """Saves before it acknowledges: an acknowledgement before a failing save would look like a clean end."""
+        """Saves before the acknowledgement: an acknowledgement before a save that fails would look like a clean end."""
         logger.info("stopping at step %d: %s", self._step, self._core.preempt.reason or "preempted")
         self._report()
         if self._saved_step != self._step:
@@ -356,7 +356,7 @@ class _Fit:
         return False
 
     def _fallbacks(self, uuid: str) -> Iterator[str]:
-        """Asked for only when they are needed. All ranks see the same list, from the chief."""
+        """Earlier checkpoints, which are requested only when they are needed. All ranks get the same list, from the chief."""
         found = list(self._core.checkpoint.earlier(uuid)) if self._chief else []
         yield from self._context.distributed.broadcast(found)
 

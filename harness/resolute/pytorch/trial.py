@@ -1,4 +1,4 @@
-"""What users write: a trial class, and callbacks."""
+"""Base classes for users: a trial class, and callbacks."""
 
 from __future__ import annotations
 

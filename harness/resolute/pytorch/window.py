@@ -29,7 +29,7 @@ class ReportWindow:
         self._steps.append((kept, rate))
 
     def report(self, step: int, *, epochs: int = 0) -> None:
-        """Report what was collected up to `step`; nothing when there is nothing."""
+        """Report the collected metrics up to `step`; nothing if there are none."""
         if not self._steps:
             return
         mine = [{name: number(name, value) for name, value in metrics.items()} for metrics, _ in self._steps]

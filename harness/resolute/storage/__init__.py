@@ -1,9 +1,9 @@
 """Checkpoint storage: where the files of checkpoints are kept, behind one small port.
 
-Knows how to publish a set of files all at once and to find it again whole. Must not know masters, trials or
-frameworks. `base` is the contract; `directory` implements it on a file system, `objects` on any object store (`bucket`: `s3`,
-`gcs`, `azure`, each through its vendor's client, which is imported nowhere else), `memory` is the shipped fake. `configured`
-finds the storage that a configuration names, for harness, master and command line.
+Publishes a set of files all at once and restores it whole. Must not depend on masters, trials or frameworks. `base` is the
+contract; `directory` implements it on a file system, `objects` on any object store (`bucket`: `s3`, `gcs`, `azure`, each through
+its vendor's client, which is imported nowhere else), `memory` is the shipped fake. `configured` finds the storage that a
+configuration names, for harness, master and command line.
 """
 
 from resolute.storage.base import (

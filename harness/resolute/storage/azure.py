@@ -22,9 +22,8 @@ PAGE = 1000
 
 
 class AzureContainer:
-    """Obeys `Bucket`. With an `account_url` alone, the machine's own identity is used (package azure-identity), unless the address
-    carries a signature.
-    """
+    """Implements `Bucket`. With an `account_url` alone, the machine's own identity is used (package azure-identity), unless the
+    address carries a signature."""
 
     deletes_at_once = 1
 
@@ -83,7 +82,7 @@ class AzureContainer:
                 continue
 
     def drop_unfinished(self, prefix: str) -> None:
-        """The service forgets them after a week."""
+        """Nothing to do: the service drops them after a week."""
 
     # -- the client ------------------------------------------------------------------------------------------------
 
@@ -181,5 +180,5 @@ class AzureContainer:
 
 
 def _line(error: Exception) -> str:
-    """The first line: the client writes headers behind it."""
+    """The first line of an error: the client writes headers behind it."""
     return str(error).partition("\n")[0]

@@ -49,7 +49,7 @@ class StoredFile:
     modified: float
     mode: int
     source: object = None
-    """What the storage that listed it needs to open it."""
+    """Data that the storage needs to open the file."""
 
 
 class OpenCheckpoint(Protocol):
@@ -60,7 +60,7 @@ class OpenCheckpoint(Protocol):
         ...
 
     def open(self, file: StoredFile) -> tuple[BinaryIO, int]:
-        """A file of `files` as a stream, and its size in bytes. While the iteration is at that file."""
+        """Open a file of `files` as a stream, with its size in bytes. Only while the iteration is at that file."""
         ...
 
     def check(self) -> None:
@@ -68,7 +68,7 @@ class OpenCheckpoint(Protocol):
         ...
 
     def close(self) -> None:
-        """Again is harmless."""
+        """Close the checkpoint. Repeated calls are harmless."""
         ...
 
     def __enter__(self) -> OpenCheckpoint: ...
@@ -91,7 +91,7 @@ class CheckpointStorage(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages: a path or an address."""
+        """The place of the storage, for messages: a path or an address."""
         ...
 
     @property
@@ -112,11 +112,11 @@ class CheckpointStorage(Protocol):
         ...
 
     def commit(self, uuid: str, manifest: bytes) -> None:
-        """Publish. A second commit of the same uuid raises `AlreadyExists`."""
+        """Publish the checkpoint. A second commit of the same uuid raises `AlreadyExists`."""
         ...
 
     def abort(self, uuid: str) -> None:
-        """Drop everything that was staged or put. Nothing there is success."""
+        """Drop everything that was staged or put. If there is nothing, it is success."""
         ...
 
     def manifest(self, uuid: str) -> bytes:
@@ -171,7 +171,7 @@ class CheckpointStorage(Protocol):
         ...
 
     def reported(self, uuid: str) -> None:
-        """The master knows the checkpoint. Unknown, or known already, is success."""
+        """Record that the master has the checkpoint. An unknown one, or one that was recorded already, is success."""
         ...
 
     def sweep(self, older_than: datetime) -> tuple[str, ...]:

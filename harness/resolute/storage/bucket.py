@@ -1,4 +1,4 @@
-"""What an object store has to do so that checkpoints can be kept in it."""
+"""The port of object stores for checkpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Bucket(Protocol):
     """
 
     place: str
-    """For messages, such as `s3://bucket`."""
+    """Address for messages, such as `s3://bucket`."""
 
     deletes_at_once: int
     """Keys of one `delete`, at most."""
@@ -47,15 +47,14 @@ class Bucket(Protocol):
         ...
 
     def page(self, prefix: str, after: str | None = None) -> tuple[Sequence[StoredObject], str | None]:
-        """Some of the objects whose keys begin with `prefix`, in the order of keys, and what to ask with for those after them; None
-        at the end.
-        """
+        """Some of the objects whose keys begin with `prefix`, in the order of keys, and the value of `after` for the next page;
+        None at the end."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """A missing one is success."""
+        """Delete objects. A missing one is success."""
         ...
 
     def drop_unfinished(self, prefix: str) -> None:
-        """Forget the parts of uploads that were never finished, where the store does not do so by itself."""
+        """Delete the parts of unfinished uploads, where the store does not do so by itself."""
         ...

@@ -16,7 +16,7 @@ from resolute.storage.retries import Retries
 
 TYPES = ("shared_fs", "directory", "s3", "gcs", "azure")
 LOCAL_TYPES = ("shared_fs", "directory")
-"""Those that are a directory of the machine."""
+"""Types of storage that are a directory of the machine."""
 
 
 def storage_from_config(
@@ -118,7 +118,7 @@ def _in_objects(kind: str, config: Mapping[str, Any], retries: Retries | None) -
 
 
 def _prefix(config: Mapping[str, Any]) -> str:
-    """As the released harness forms its keys: both find what the other has saved."""
+    """The prefix of keys, as in the released harness, so that each finds what the other has saved."""
     prefix = config.get("prefix") or ""
     return posixpath.normpath(str(prefix)).lstrip("/") if prefix else ""
 

@@ -77,14 +77,14 @@ class DirectoryStorage:
             return named.directory(self._below)
 
     def _mounted(self) -> Beneath:
-        """As `_opened`. Raises `NotMounted`."""
+        """The open directory of the storage. Raises `NotMounted`."""
         try:
             return self._opened()
         except (FileNotFoundError, NotADirectoryError):
             raise self._not_mounted("there is no such directory") from None
 
     def _check_mounted(self, root: Beneath) -> None:
-        """Where nothing of a checkpoint was found. Raises `NotMounted`."""
+        """Checks the storage when no part of a checkpoint was found. Raises `NotMounted`."""
         if not root.names():
             raise self._not_mounted("that directory is empty")
 
@@ -247,7 +247,7 @@ class DirectoryStorage:
         return tuple(removed)
 
     def _drop(self, path: str) -> None:
-        """As far as it can be removed; what stays is no checkpoint any more, and the sweep comes by again."""
+        """Removes a checkpoint as far as possible. The rest is not a checkpoint any more, and a later sweep removes it."""
         with suppress(OSError, LeadsOut), self._opened() as root:
             root.remove_tree(path)
 
@@ -265,7 +265,7 @@ class OpenDirectory:
     """A checkpoint's directory, held open."""
 
     def __init__(self, directory: Beneath) -> None:
-        """Takes it over."""
+        """Takes ownership of the open directory."""
         self._directory = directory
 
     def __enter__(self) -> Self:
@@ -329,7 +329,7 @@ def _remove_whole(storage: Beneath, path: str) -> None:
 
 
 def _remove_matching(directory: Beneath, uuid: str, matches: Selector) -> tuple[dict[str, int], bool]:
-    """What is left, and whether there is a manifest of ours."""
+    """The remaining files, and whether there is a manifest of this format."""
     manifest = _manifest(uuid, directory)
     matched = {found.path: found.is_directory for found in directory.walk() if matches(readable(found.path))}
     files = [path for path, is_directory in matched.items() if not is_directory]
@@ -346,7 +346,7 @@ def _remove_matching(directory: Beneath, uuid: str, matches: Selector) -> tuple[
 
 
 def _manifest(uuid: str, directory: Beneath) -> Manifest | None:
-    """None where a harness that writes none has saved; a file of the user's may have the same name there."""
+    """The manifest; None if the harness that saved writes none. A file of the user's may have the same name there."""
     try:
         return Manifest.from_bytes(uuid, read_manifest(directory))
     except (FileNotFoundError, LeadsOut, CorruptCheckpoint):
@@ -354,7 +354,8 @@ def _manifest(uuid: str, directory: Beneath) -> Manifest | None:
 
 
 def _listed(directory: Beneath) -> dict[str, int]:
-    """Links, devices and the like are listed by their names: a user sees what is in the way of an empty directory."""
+    """Names and sizes of all entries. Links, devices and the like are listed as well, so that a user sees why a directory is not
+    empty."""
     return {
         f"{readable(found.path)}/" if found.is_directory else readable(found.path): _stored(found).size
         for found in directory.walk()

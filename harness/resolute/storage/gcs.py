@@ -25,7 +25,7 @@ PAGE = 1000
 
 
 class GcsBucket:
-    """Obeys `Bucket`. The client finds the machine's own identity (Application Default Credentials)."""
+    """Implements `Bucket`. The client uses the machine's own identity (Application Default Credentials)."""
 
     deletes_at_once = 1
 
@@ -83,7 +83,7 @@ class GcsBucket:
                 continue
 
     def drop_unfinished(self, prefix: str) -> None:
-        """The service forgets them after a week."""
+        """Nothing to do: the service drops them after a week."""
 
     # -- the client ------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class GcsBucket:
 
     @staticmethod
     def _widen(client: Any) -> None:
-        """As many connections as files are on their way: the client's own adapter keeps ten and complains of more."""
+        """Allows as many connections as concurrent files: the client's own adapter keeps ten and warns about more."""
         from requests.adapters import HTTPAdapter
 
         client._http.mount("https://", HTTPAdapter(pool_connections=4, pool_maxsize=32))
@@ -120,7 +120,7 @@ class GcsBucket:
 
     @property
     def _of_parts(self) -> Any:
-        """Inside of a large file the client repeats a request itself: the file need not be sent from its beginning."""
+        """Retries of requests inside a large file, so that the file need not be sent from its beginning."""
         from google.cloud.storage.retry import DEFAULT_RETRY
 
         return DEFAULT_RETRY.with_timeout(PART_RETRIES_S)

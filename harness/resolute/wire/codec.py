@@ -204,7 +204,7 @@ class _Plan:
 
 _PLANS: dict[type, _Plan] = {}
 _BEING_PLANNED: set[type] = set()
-"""Messages that hold messages of their own kind, such as directories, are looked up when there is one."""
+"""Types whose plan is in progress. Messages that contain messages of their own kind, such as directories, are looked up on use."""
 
 
 def _plan(cls: type) -> _Plan:
@@ -333,7 +333,7 @@ def _tuple(args: tuple[Any, ...]) -> tuple[Encode, Decode]:
 
 
 def _mapping(key_hint: Any, value_hint: Any) -> tuple[Encode, Decode]:
-    """Keys of maps are data: they keep their spelling. JSON has only text keys."""
+    """Coder of maps. Their keys are data and keep their spelling; JSON has only text keys."""
     encode, decode = _coder(value_hint)
     decode_key = _decode_int if key_hint is int else _decode_str
     free = value_hint is Any or value_hint is object

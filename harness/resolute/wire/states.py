@@ -31,7 +31,7 @@ class ExperimentState(StrEnum):
 
     @property
     def gone(self) -> bool:
-        """Nothing of it can run any more."""
+        """Whether no part of it can run any more."""
         return not (self in (ExperimentState.ACTIVE, ExperimentState.PAUSED) or self.stopping)
 
 
@@ -67,7 +67,7 @@ _ALLOCATION_ORDER = {state: index for index, state in enumerate(AllocationState)
 
 
 class ContainerState(StrEnum):
-    """What an agent reports of one container."""
+    """State of one container, as an agent reports it."""
 
     ASSIGNED = "ASSIGNED"
     PULLING = "PULLING"
@@ -107,7 +107,7 @@ class FailureKind(StrEnum):
 
 
 class LogPolicyAction(StrEnum):
-    """What a line of a trial's log may lead to, at the next failure of the trial."""
+    """Effect of a line of a trial's log at the next failure of the trial."""
 
     CANCEL_RETRIES = "cancel_retries"
     """The failure is final."""
@@ -134,7 +134,7 @@ class CheckpointState(StrEnum):
 
 
 class SlotKind(StrEnum):
-    """What a slot is made of."""
+    """Kind of a slot."""
 
     CUDA = "cuda"
     ROCM = "rocm"

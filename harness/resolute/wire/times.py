@@ -29,12 +29,12 @@ Check = Callable[[Any], bool]
 
 
 def is_settled(moment: datetime | None) -> bool:
-    """Whether the time is in UTC already, and of the years that are taken. None is no time, and fine."""
+    """Whether the time is in UTC already, and of an accepted year. True for None."""
     return moment is None or (moment.tzinfo is UTC and FIRST_YEAR <= moment.year <= LAST_YEAR)
 
 
 def in_utc(moment: datetime, where: str) -> datetime:
-    """The same moment in UTC. Raises `InvalidInput`, which names the key `where`, for one that is not taken."""
+    """The moment in UTC. Raises `InvalidInput`, which names the key `where`, for one that is not accepted."""
     try:
         settled = moment.astimezone(UTC) if moment.tzinfo is not None else None
     except (OverflowError, ValueError):
@@ -81,7 +81,7 @@ def _times_in(value: object, where: str) -> Iterator[tuple[str, datetime]]:
 
 @cache
 def _check_of(hint: Any) -> Check | None:
-    """Looks at the places of a type where a time may be; None when there are none."""
+    """A check of the times in a type; None if it has none."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _check_of(hint.__origin__)

@@ -250,7 +250,7 @@ def _ask_preemption(allocation: Allocation, event: PreemptionAsked, now: datetim
 
 
 def _acknowledge(allocation: Allocation, now: datetime) -> Allocation:
-    """The task acknowledges the preemption. It may have learnt of it from its machine first: then the acknowledgement is also the
+    """The task acknowledges the preemption. If the task got the notice from its machine first, the acknowledgement is also the
     request. A pending allocation has no task.
     """
     if not allocation.containers:
