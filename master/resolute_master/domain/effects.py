@@ -20,7 +20,7 @@ from resolute_master.domain.ids import AgentId, AllocationId, ContainerId, Exper
 
 
 class StartContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Order the agent to start a container. Obeyed when the agent reports any state of the container."""
+    """Order the agent to start a container. Carried out when the agent reports any state of the container."""
 
     container: ContainerId
     allocation: AllocationId
@@ -32,7 +32,7 @@ class StartContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class KillContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Order the agent to kill a container. Obeyed when the container is TERMINATED."""
+    """Order the agent to kill a container. Carried out when the container is TERMINATED."""
 
     container: ContainerId
     allocation: AllocationId
@@ -45,7 +45,7 @@ class KillContainer(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class RemoveCheckpoint(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Remove the checkpoint's files from its storage. Obeyed when the checkpoint is DELETED."""
+    """Remove the checkpoint's files from its storage. Carried out when the checkpoint is DELETED."""
 
     uuid: str
     experiment: ExperimentId
@@ -57,7 +57,7 @@ class RemoveCheckpoint(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 class RemoveFiles(Struct, frozen=True, kw_only=True, gc=False, tag=True):
     """Remove the files of a checkpoint that match one of `globs` and report the rest; without globs only report. `order`
-    distinguishes orders about one checkpoint. Obeyed when what is left has been recorded under the key.
+    distinguishes orders about one checkpoint. Carried out when what is left has been recorded under the key.
     """
 
     uuid: str
@@ -87,7 +87,7 @@ class RemoveTensorboardFiles(Struct, frozen=True, kw_only=True, gc=False, tag=Tr
 
 
 class ReviewCheckpoints(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Find out which checkpoints of an experiment that has ended are kept. Obeyed with `KeepCheckpoints`."""
+    """Find out which checkpoints of an experiment that has ended are kept. Carried out with `KeepCheckpoints`."""
 
     experiment: ExperimentId
 
@@ -97,7 +97,7 @@ class ReviewCheckpoints(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class DeleteExperiments(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Delete the experiments of a project that is DELETING. Obeyed when the project is gone, or has failed to go."""
+    """Delete the experiments of a project that is DELETING. Carried out when the project is gone, or has failed to go."""
 
     project: int
 
@@ -107,7 +107,7 @@ class DeleteExperiments(Struct, frozen=True, kw_only=True, gc=False, tag=True):
 
 
 class MoveExperiments(Struct, frozen=True, kw_only=True, gc=False, tag=True):
-    """Make the ended experiments of a project follow it to the workspace that it was moved to. Obeyed when all have."""
+    """Make the ended experiments of a project follow it to the workspace that it was moved to. Carried out when all have."""
 
     project: int
 
