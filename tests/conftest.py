@@ -89,6 +89,7 @@ ONE_AFTER_THE_OTHER = {
 
 LONGEST_FIRST = (
     *ONE_AFTER_THE_OTHER,
+    "tests/conformance/test_runtime_contract.py",
     "tests/e2e/",
     "tests/simulation/",
     "tests/integration/",
