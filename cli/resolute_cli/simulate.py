@@ -108,7 +108,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frontier",
         action="store_true",
-        help="show cost and waiting under other values of max_idle_cost and consolidation, too",
+        help="show cost and waiting under other values of max_idle_cost, consolidation and spot_fallback, too",
     )
     parser.add_argument("--seed", type=int, help="seed of all random choices (default 0)")
     parser.add_argument(

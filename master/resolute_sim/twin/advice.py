@@ -19,6 +19,7 @@ from resolute_master.forecast.trace_job import TraceJob
 from resolute_provisioner.catalogue.shapes import Catalogue
 from resolute_provisioner.model import Consolidation, Market, Offer, PoolScaling, SpotFallback
 from resolute_sim.twin.figures import Report
+from resolute_sim.twin.frontier import RETURN_AFTER_S
 from resolute_sim.twin.twin import DEFAULT_BOOT_S, Setting, check_job, check_jobs, largest_size, simulate
 
 MOST = 5
@@ -26,7 +27,6 @@ MONTH_S = 30 * 86_400.0
 DAY_S = 86_400.0
 LEAST_SAVED = 0.005
 """Share of the cost. A change that saves less is not reported."""
-RETURN_AFTER_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

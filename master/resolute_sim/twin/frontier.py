@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from resolute_master.domain.copies import replace
 from resolute_master.domain.pool import PoolPolicy
-from resolute_provisioner.model import Consolidation
+from resolute_provisioner.model import Consolidation, PoolScaling, SpotFallback
 from resolute_sim.twin.figures import Report
 
 AS_IT_IS = "as it is"
 IDLE_HOURS = (0.5, 1.0, 2.0, 4.0)
 """Values of `max_idle_cost`, in hours of the pool's cheapest machine."""
+SPOT_WAITS_S = (0.0, 1800.0, 7200.0)
+"""Values of `spot_fallback.after`, for a pool with offers of both markets."""
+RETURN_AFTER_S = 600.0
+"""The value of `spot_fallback.return_after` for a pool that has none."""
 
 
 def other_settings(pool: PoolPolicy) -> Mapping[str, PoolPolicy]:
-    """The pool as it is, with other values of `max_idle_cost`, and with `consolidation` switched; by what was changed."""
+    """The pool as it is, with other values of `max_idle_cost`, with `consolidation` switched, and with other values of
+    `spot_fallback` if it has offers of both markets; by what was changed."""
     scaling = pool.scaling
     assert scaling is not None
     found = {AS_IT_IS: pool}
@@ -28,7 +33,21 @@ def other_settings(pool: PoolPolicy) -> Mapping[str, PoolPolicy]:
     switched = Consolidation() if scaling.consolidation is None else None
     name = f"consolidation: {'null' if switched is None else '{}'}"
     found[name] = replace(pool, scaling=replace(scaling, consolidation=switched))
+    for name, fallback in _other_fallbacks(scaling):
+        found[name] = replace(pool, scaling=replace(scaling, spot_fallback=fallback))
     return found
+
+
+def _other_fallbacks(scaling: PoolScaling) -> Iterator[tuple[str, SpotFallback]]:
+    if len({offer.market for offer in scaling.offers}) == 1:
+        return
+    present = scaling.spot_fallback
+    for after_s in SPOT_WAITS_S:
+        if after_s != present.after_s:
+            yield f"spot_fallback.after: {after_s / 60:g}m", replace(present, after_s=after_s)
+    back_s = RETURN_AFTER_S if present.return_after_s is None else None
+    name = f"spot_fallback.return_after: {'null' if back_s is None else f'{back_s / 60:g}m'}"
+    yield name, replace(present, return_after_s=back_s)
 
 
 def frontier_of(reports: Sequence[Report]) -> tuple[Report, ...]:
