@@ -231,7 +231,7 @@ async def test_the_ranges_of_what_the_best_trials_of_a_project_reached(store: St
 
 
 async def _smallest_loss_of_first(store: Store, direction: str) -> float:
-    """Of the experiment of project 1 that comes first by it."""
+    """Smallest loss of the experiment of project 1 that comes first in this direction."""
     everything, sort = Group(any=False, parts=()), parse_sort(f"validation.loss.min={direction}", Table.EXPERIMENTS)
     page = await store.search_experiments(SearchQuery(filter=everything, sort=sort, project_id=1, usernames={}))
     assert page.rows[0].best_trial is not None

@@ -37,7 +37,7 @@ POOLS = {
     },
 }
 REFUSED = {"m5.xlarge": NO_CAPACITY, "m5.large": Refuse("VcpuLimitExceeded"), "r5.large": NO_CAPACITY}
-"""Of the pool `spent` the type in between would be granted, if it was asked for."""
+"""Answers to launches by type. In the pool `spent`, the type in between would be granted if it was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Scenario:
     """The types that EC2 was asked for, in that order."""
     runs: tuple[TrialAllocation, ...]
     machine: Instance
-    """Of the last run."""
+    """The machine of the last run."""
     offers: GetPoolOffersResponse
     refusals: list[str]
     """The pool's decisions about them."""
@@ -65,11 +65,11 @@ def offer_of(offers: GetPoolOffersResponse, instance_type: str) -> PoolOffer:
 @dataclass(frozen=True, slots=True)
 class Scenarios:
     untried: GetPoolOffersResponse
-    """Of the pool `scarce`, before anything was asked for."""
+    """Offers of the pool `scarce`, before any request."""
     scarce: Scenario
     spent: Scenario
     told_to_who_waited: str
-    """Of the pool `spent`, while nothing was to be had: what `det job explain` prints."""
+    """Output of `det job explain` for the pool `spent`, while no machine was available."""
 
 
 @pytest.fixture(scope="module")

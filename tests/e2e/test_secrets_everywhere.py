@@ -43,7 +43,7 @@ PLACES = {
     "containers/*/launch.json": r".* of (running|all tasks)|the token of a .*task",
     "containers/*/run/info/*.json": r".* of (running|all tasks)|the token of a .*task",
 }
-"""Of files that this cluster has: the pattern of the document, and what of the seeded may be in them."""
+"""Files that this cluster has: the pattern in the document, and the seeded secrets that they may contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def test_no_answer_of_a_call_has_a_secret(world: World, name: str) -> None:
 
 
 def addresses(scene: Scene) -> list[str]:
-    """Of every GET call, with every experiment, trial and so forth; each has at least one."""
+    """Addresses of every GET call, with every experiment, trial and so forth; each call has at least one."""
     found = []
     parts = scene.victims.parts
     for path in sorted({route.path for route in ALL_ROUTES if route.method == "GET"}):

@@ -21,7 +21,7 @@ from support.terraform import terraform_environment
 pytestmark = [pytest.mark.needs("terraform"), pytest.mark.timeout(1200)]
 
 RESOURCES = 44
-"""Of a cluster with these flags; some are done in any order."""
+"""Resources of a cluster with these flags; some are created in any order."""
 
 
 class AwsPerson(Person):

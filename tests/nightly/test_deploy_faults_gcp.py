@@ -18,7 +18,7 @@ from support.killed_deploys import DOWN, SAME, SEEDS, UNHURRIED, Person
 pytestmark = [pytest.mark.needs("terraform program"), pytest.mark.timeout(1200)]
 
 RESOURCES = 42
-"""Of a cluster with these flags; some are done in any order."""
+"""Resources of a cluster with these flags; some are created in any order."""
 PARTS = ("google_compute_router_nat", "google_sql_database")
 
 

@@ -209,7 +209,7 @@ def facts_of(tab: Page) -> dict[str, str]:
 
 
 def cells_of(tab: Page, region: str) -> list[list[str]]:
-    """Of a table, row by row."""
+    """Cells of a table, row by row."""
     return tab.get_by_role("region", name=region).evaluate(
         "all => [...all.querySelectorAll('tbody tr')].map(row => [...row.children].map(cell => cell.innerText.trim()))"
     )

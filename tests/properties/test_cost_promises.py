@@ -158,7 +158,7 @@ def bill(machines: list[Instance]) -> float:
 
 
 def seconds(machines: list[Instance], *, unpriced: bool = False) -> float:
-    """Of slots; `unpriced`: at a price that is not known."""
+    """Slot-seconds; `unpriced`: those at an unknown price."""
     return sum(
         machine.slots
         for machine in machines

@@ -70,7 +70,7 @@ def cost(snapshot: PoolSnapshot, victims: Iterable[Allocation]) -> Cost:
 
 
 def cheapest(snapshot: PoolSnapshot, slots: int) -> Cost:
-    """Of every set on every agent that leaves so many slots free."""
+    """Least cost of all sets of victims on one agent that free this number of slots."""
     found = []
     for agent in snapshot.agents:
         there = [each for each in snapshot.running() if each.containers[0].agent == agent]

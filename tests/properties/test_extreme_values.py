@@ -205,7 +205,7 @@ async def assert_readable(home: StoreHome, directory: Path) -> None:
 
 
 SOME = 12
-"""Of each kind of thing so many are shown one by one."""
+"""Number of entities of each kind that are shown one by one."""
 
 HELD = ("/signals/preemption", "/rendezvous")
 """Routes that wait for something."""

@@ -111,7 +111,7 @@ class Level:
                 self.weights[group] = Fraction(member.weight if depth == len(path) else 1)
 
     def part(self, group: Group, slots: int) -> Fraction:
-        """Of so many slots, by weight."""
+        """Share of this number of slots, by weight."""
         return slots * self.weights[group] / sum(self.weights.values())
 
     def beyond_one_slot(self, group: Group) -> int:

@@ -24,7 +24,7 @@ def test_the_pattern_leaves_out_what_the_rules_leave_out(parts: list[str], direc
 
 
 def test_each_rule_is_in_the_pattern() -> None:
-    """Of each rule a path that it alone leaves out."""
+    """For each rule, the pattern matches a path that only this rule excludes."""
     for rule in BUILT_IN_RULES:
         path = rule.strip("/").replace("*", "x").replace("[co]", "c") + ("/x" if rule.endswith("/") else "")
         assert BUILT_IN_PATTERN.fullmatch(path) is not None, rule

@@ -215,7 +215,7 @@ class Life(RuleBasedStateMachine):
         self.register(name, pool, slots, self.reports_of(name, forgets=forgets), str(self.incarnations[name]))
 
     def reports_of(self, name: AgentId, *, forgets: bool) -> tuple[ContainerReport, ...]:
-        """Of what the agent has, if its memory was not lost."""
+        """Reports of the agent's containers, if its memory was not lost."""
         reports = []
         for allocation in self.engine.state.find(Allocation, "allocations_on_agent", name):
             for container in allocation.containers:

@@ -19,7 +19,7 @@ from support.pools import NOW, a_job, a_policy, an_agent, applied, gone, waiting
 GANG = AllocationId("gang.1")
 SLOTS = st.sampled_from([1, 2, 4, 8])
 IMPORTANCE = st.sampled_from([10, 42, 42])
-"""Of the gang, where the small ones have 42."""
+"""Priorities of the gang; the small allocations have 42."""
 
 
 def a_pool(gang_priority: int, *, preemption: bool) -> PoolSnapshot:

@@ -26,7 +26,7 @@ SETTINGS = settings(
 
 
 class Facts:
-    """Of a pool, each counted anew."""
+    """Facts about a pool, each computed from scratch."""
 
     def __init__(self, snapshot: PoolSnapshot) -> None:
         self._snapshot = snapshot
@@ -54,7 +54,7 @@ class Facts:
         return {self.path(each)[:depth] for each in some if depth < len(self.path(each))}
 
     def is_uneven(self, group: Path) -> bool:
-        """Of a group of groups: one keeps more than another, inside which somebody waits, would be charged with one more."""
+        """Whether, in a group of groups, one keeps more than another with waiting work would be charged with one more slot."""
         depth = len(group) + 1
         needy = [self.burden(each) + 1 for each in self.groups(self.inside(group, self.waiting), depth)]
         rich = [self.charge_when_least_is_lost(each) for each in self.groups(self.inside(group, self.evictable), depth)]
@@ -92,7 +92,7 @@ def test_the_orders_of_groups_are_those_of_a_look_at_everything(world: World) ->
 
 
 def a_claim(facts: Facts, choice: int) -> Claim:
-    """Of one that waits, for one agent."""
+    """A claim of a pending allocation, for one agent."""
     poor = facts.waiting[choice % len(facts.waiting)]
     return Claim(allocation=poor, slots=poor.slots_needed, single_node=True, where=None, refuses=lambda _agent: False)
 
@@ -113,7 +113,7 @@ def test_whoever_has_to_leave_is_named_the_richest_first(world: World, choice: i
 
 
 def most_important_victim(snapshot: PoolSnapshot, facts: Facts, claim: Claim, agent: AgentId) -> Importance | None:
-    """Of those who make room on the agent, each taken in its turn; None when they cannot."""
+    """Importance of the most important victim on the agent, each taken in its turn; None if they do not free enough slots."""
     balance, room = Balance(snapshot), snapshot.rooms[agent]
     there = {each.id: len(room_slots) for each in facts.evictable if (room_slots := usable_of(snapshot, each, agent))}
     lost: dict[Path, int] = {}

@@ -95,7 +95,7 @@ def test_worth_is_that_of_the_places_as_they_are_now(form: str, turns: list[tupl
 
 
 def trials(worths: list[Worth], *, seconds: int = 0) -> list[Allocation]:
-    """Of one search, each running on an agent of its own."""
+    """Trials of one search, each on an agent of its own."""
     running = [on(waiting(f"t{n}", "search"), {f"a{n}": (0,)}, second=seconds + n) for n in range(len(worths))]
     return [replace(each, worth=worth) for each, worth in zip(running, worths, strict=True)]
 

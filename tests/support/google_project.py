@@ -116,7 +116,7 @@ class GoogleProject:
         self.made: dict[tuple[str, str], Json] = {}
         """Resources by type and id, as in Terraform's state."""
         self.versions: dict[str, list[str]] = {}
-        """Of secrets."""
+        """Versions of secrets, by name."""
         self.users: dict[str, dict[str, str]] = {}
         """Passwords of the users of databases."""
         self.answers_after_s = 0.0

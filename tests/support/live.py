@@ -88,7 +88,7 @@ class LiveCluster:
         self.pool_root = directory / "state" / "pools" / "default"
         self.master: subprocess.Popen[bytes] | None = None
         self.environment = dict(os.environ)
-        """Of the master."""
+        """Environment of the master."""
         self._client: Resolute | None = None
 
     # -- the master --------------------------------------------------------------------------------------------

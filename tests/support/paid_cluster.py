@@ -175,7 +175,7 @@ class PaidCluster:
         return found.until(self.now)
 
     def bill(self, since: datetime = T0) -> float:
-        """Of all machines."""
+        """Cost of all machines."""
         return sum(paid.cost(self.now, since) for paid in self.machines.values())
 
     def spent_by(self, experiment: ExperimentId) -> float:

@@ -30,7 +30,7 @@ OF_OTHER_MASTERS = {
 """Who needs it, if not a master on SQLite with a pool of the local cloud."""
 
 FOR_TOKENS = {"jwt", "cryptography"}
-"""Of tasks, which are started when they are placed."""
+"""Modules for the tokens of tasks, which are loaded when tasks are placed."""
 
 OF_LOCAL_POOLS = {"psutil", "resolute_provisioner.clouds.local.cloud"}
 

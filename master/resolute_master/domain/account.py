@@ -1,4 +1,4 @@
-"""What an experiment, a workspace or a pool has spent, and what it may spend: exact between any two moments."""
+"""Accounts: the spending of an experiment, a workspace or a pool, and its limits; exact between any two moments."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from enum import StrEnum
 from resolute_master.domain.copies import replace
 
 LEAST_RATE = 1e-9
-"""A smaller rate is what rounding has left of sums and differences."""
+"""Least rate; a smaller one is a rounding error of sums and differences."""
 
 DEFAULT_SAVE_S = 60.0
-"""How long work is taken to need for a save and its end before any has been measured."""
+"""Assumed time of a save and the following end, before any has been measured."""
 
 SAVE_MARGIN = 1.5
 """Factor by which the next save may exceed the measured ones."""
 
 LEAST_SAVE_S = 5.0
-"""However quick the measured ones were: the request has to reach the task, and its end the master."""
+"""Least assumed time of a save and the following end: the request has to reach the task, and its end the master."""
 
 END_S = 10.0
 """An experiment's work that has not saved and ended this long before its limit is killed, since a kill takes at most this long."""
@@ -29,11 +29,11 @@ RISE = 2.0
 bounds the rise."""
 
 LIGHTER = 1 / 4
-"""How much a quicker save counts against the slower ones before it; a slower one counts whole at once."""
+"""Weight of a faster save against the slower ones before it; a slower one replaces the estimate at once."""
 
 
 class Owner(StrEnum):
-    """Whose account it is; the first part of its id."""
+    """Kind of the owner of an account; the first part of its id."""
 
     EXPERIMENT = "experiment"
     WORKSPACE = "workspace"
@@ -42,7 +42,7 @@ class Owner(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The most that may be spent; None is no limit. Days and months are those of UTC."""
+    """Limits on spending; None is no limit. Days and months are those of UTC."""
 
     in_all: float | None = None
     per_day: float | None = None
@@ -57,14 +57,14 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """What is spent an hour, and how much of that at prices of the market, which may rise."""
+    """Spending per hour, and the part of it at market prices, which may rise."""
 
     per_hour: float = 0.0
     moving_per_hour: float = 0.0
 
     @property
     def most_per_hour(self) -> float:
-        """What it may come to while work saves and ends."""
+        """The rate that it may reach while tasks save and end."""
         return self.per_hour + (RISE - 1.0) * self.moving_per_hour
 
     def __add__(self, other: Rate) -> Rate:
@@ -83,17 +83,17 @@ NOTHING = Rate()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindDown:
-    """Nothing starts, and running work was asked to save and end. `until` None: until the limit is raised."""
+    """A wind-down: no work starts, and running work was asked to save and end. `until` None: until the limit is raised."""
 
     reason: str
     since: datetime
     until: datetime | None
     rate_per_hour: float = 0.0
-    """What was spent then, and would be again."""
+    """Spending per hour at its beginning, which would resume after it."""
     moving_rate_per_hour: float = 0.0
-    """The part of it at prices of the market."""
+    """The part of it at market prices."""
     most_per_hour: float = 0.0
-    """What the work of then may come to cost while it saves and ends: a rise up to this was held back for."""
+    """Rate that the work at its beginning may reach while it saves and ends: a rise up to this was reserved."""
 
     @property
     def rate(self) -> Rate:
@@ -133,7 +133,7 @@ class Account:
 
     @property
     def wind_down_s(self) -> float:
-        """How long before the limit work is asked to save and end: a save, and a kill of whatever is not done with it."""
+        """Time before the limit at which work is asked to save and end: the duration of a save, and of a kill of the rest."""
         return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s) + END_S
 
     @property
@@ -141,7 +141,7 @@ class Account:
         return Rate(per_hour=self.rate_per_hour, moving_per_hour=self.moving_rate_per_hour)
 
     def until(self, now: datetime) -> Account:
-        """With what was spent since `at`. A clock that goes back spends nothing."""
+        """The account with the spending since `at`. A clock that goes back adds nothing."""
         if now <= self.at:
             return self
         spent = self._costing(self.at, now)
@@ -157,15 +157,15 @@ class Account:
         return self.rate_per_hour * (until - since).total_seconds() / 3600.0
 
     def paying(self, more: Rate, now: datetime) -> Account:
-        """Its rate changes by this amount from now on."""
+        """The account with a rate that is changed by this amount from now on."""
         rate = self.rate + more
         return replace(
             self.until(now), rate_per_hour=_rounded(rate.per_hour), moving_rate_per_hour=_rounded(rate.moving_per_hour)
         )
 
     def corrected(self, more: Callable[[datetime | None], float], now: datetime) -> Account:
-        """A correction for a start or an end that became known later: `more` was spent since a moment, or since ever where that
-        is None; it may be negative. Sums never fall below 0."""
+        """The account after a correction for a start or an end that became known later: `more` was spent since a moment, or since
+        the beginning where that is None; it may be negative. Sums never fall below 0."""
         current = self.until(now)
         return replace(
             current,
@@ -175,7 +175,7 @@ class Account:
         )
 
     def having_saved(self, took_s: float) -> Account:
-        """It has been seen how long a save and the end after it take."""
+        """The account with the measured time of a save and the end after it."""
         known = self.save_s
         return replace(self, save_s=took_s if known is None or took_s >= known else known + (took_s - known) * LIGHTER)
 
@@ -189,12 +189,12 @@ def account_id(owner: Owner, name: str | int) -> str:
 
 
 def day_of(at: datetime) -> datetime:
-    """The beginning of its day, in UTC."""
+    """Beginning of the day of a time, in UTC."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def month_of(at: datetime) -> datetime:
-    """The beginning of its month, in UTC."""
+    """Beginning of the month of a time, in UTC."""
     return day_of(at).replace(day=1)
 
 

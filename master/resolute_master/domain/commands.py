@@ -1,4 +1,4 @@
-"""Everything that may be asked of the engine: typed values, journaled as they are.
+"""The commands that the engine accepts: typed values, journaled as they are.
 
 A command contains facts and requests, never secrets (passwords are hashed before they become a command) and never files (they
 are stored by their hash first).
@@ -42,14 +42,14 @@ class MasterStarted(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Reconsider(Struct, frozen=True, kw_only=True, gc=False):
-    """The slow safety pass: look at every pool again, although nothing is known to have changed."""
+    """A regular safety pass: decide every pool again, although no change is known."""
 
 
 # ----------------------------------------------------------------------------------------------------------- users
 
 
 class CreateUser(Struct, frozen=True, kw_only=True, gc=False):
-    """Replies with the `UserId`."""
+    """Creates a user; replies with the `UserId`."""
 
     username: str
     password_hash: str
@@ -60,7 +60,7 @@ class CreateUser(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ChangeUser(Struct, frozen=True, kw_only=True, gc=False):
-    """None leaves a field as it is; `without_agent_user` takes the account away."""
+    """Changes a user. None leaves a field unchanged; `without_agent_user` removes the account."""
 
     user: UserId
     username: str | None = None
@@ -86,7 +86,7 @@ class EndSession(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CreateExperiment(Struct, frozen=True, kw_only=True, gc=False):
-    """Replies with the `ExperimentId`. `config` is complete, defaulted and validated.
+    """Creates an experiment; replies with the `ExperimentId`. `config` is complete, defaulted and validated.
 
     An unmanaged experiment is never scheduled: its trials run elsewhere and report. `external_id` is its owner's own name
     for it: a second creation under the same name replies with the first one's id and changes nothing.
@@ -135,7 +135,7 @@ class DeleteExperiment(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PatchExperiment(Struct, frozen=True, kw_only=True, gc=False):
-    """All of it, or an error and nothing. None leaves a field as it is.
+    """Changes an experiment as a whole, or raises an error and changes nothing. None leaves a field unchanged.
 
     `labels` are there instead of those that it has; `add_labels` and `remove_labels` change those that it has by then.
     """
@@ -152,7 +152,7 @@ class PatchExperiment(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MoveExperiment(Struct, frozen=True, kw_only=True, gc=False):
-    """To a project, which may be of another workspace."""
+    """Moves an experiment to a project, which may be in another workspace."""
 
     experiment: ExperimentId
     project_id: int
@@ -191,7 +191,7 @@ class RemoveTensorboards(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetExperimentLogRetention(Struct, frozen=True, kw_only=True, gc=False):
-    """Of all its trials, in days after their end; -1 keeps the logs for ever."""
+    """Sets the retention of the logs of all its trials, in days after their end; -1 keeps the logs for ever."""
 
     experiment: ExperimentId
     days: int
@@ -207,7 +207,7 @@ class KillTrial(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class UpdateJob(Struct, frozen=True, kw_only=True, gc=False):
-    """None leaves a field as it is. Moving to another pool preempts what runs, so that it moves.
+    """Changes a job. None leaves a field unchanged. A move to another pool preempts running allocations, which continue there.
 
     `ahead_of` or `behind_of` names its new neighbour in the queue, whose priority it gets.
     """
@@ -225,7 +225,8 @@ class UpdateJob(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CreateUnmanagedTrial(Struct, frozen=True, kw_only=True, gc=False):
-    """Replies with the `TrialId`; of a trial that the experiment has under this external id already, with that one's."""
+    """Creates a trial that runs elsewhere; replies with the `TrialId`. If the experiment has a trial under this external id, it
+    replies with that one's."""
 
     experiment: ExperimentId
     hparams: Mapping[str, Any]
@@ -266,7 +267,7 @@ class RequestPreemption(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MarkWaiting(Struct, frozen=True, kw_only=True, gc=False):
-    """The task is up, and waits for something to work on."""
+    """The task is ready, and waits for work."""
 
     allocation: AllocationId
 
@@ -299,7 +300,8 @@ class CompleteOperation(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ProposePoints(Struct, frozen=True, kw_only=True, gc=False):
-    """Points for the next trials of a search, from a sampler that knew of `known` trials. Ignored once there are others."""
+    """Points for the next trials of a search, from a sampler that used the results of `known` trials. Ignored once there are
+    others."""
 
     experiment: ExperimentId
     known: int
@@ -317,7 +319,7 @@ class SetRunMetadata(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StoredReport(Struct, frozen=True, kw_only=True, gc=False):
-    """What one durable metric report means for its trial."""
+    """The consequences of one durable metric report for its trial."""
 
     trial: TrialId
     run_id: int
@@ -339,7 +341,7 @@ class MatchedLine(Struct, frozen=True, kw_only=True, gc=False):
     trial: TrialId
     allocation: AllocationId | None
     agent: AgentId | None
-    """Where it was written, as far as that is known."""
+    """Agent on which it was written, if known."""
     name: str | None
     pattern: str
     action: LogPolicyAction | None
@@ -347,7 +349,7 @@ class MatchedLine(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordLogMatches(Struct, frozen=True, kw_only=True, gc=False):
-    """Lines that are durable already; again is without effect."""
+    """Lines that are durable already. Repeats have no effect."""
 
     matches: tuple[MatchedLine, ...]
 
@@ -384,21 +386,21 @@ class DeleteCheckpoints(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RemoveCheckpointFiles(Struct, frozen=True, kw_only=True, gc=False):
-    """Remove the files that match a pattern; without patterns, only look again at what is there."""
+    """Remove the files that match a pattern; without patterns, only list the files again."""
 
     uuids: tuple[str, ...]
     globs: tuple[str, ...]
 
 
 class ReportRemovalWaits(Struct, frozen=True, kw_only=True, gc=False):
-    """The removal of a checkpoint waits for its storage, as the others of the experiment do. `problem` is a sentence."""
+    """The removal of a checkpoint waits for its storage, as do the other removals of the experiment. `problem` is a sentence."""
 
     uuid: str
     problem: str
 
 
 class UseCheckpoint(Struct, frozen=True, kw_only=True, gc=False):
-    """The trial works with a checkpoint of another one."""
+    """The trial uses a checkpoint of another trial."""
 
     trial: TrialId
     uuid: str
@@ -453,7 +455,7 @@ class ReportNotice(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SetAgentEnabled(Struct, frozen=True, kw_only=True, gc=False):
-    """Disabling without drain ends what runs there; draining lets it finish; enabling clears both."""
+    """Enables, disables or drains an agent. Disabling kills its tasks; draining lets them finish; enabling clears both."""
 
     agent: AgentId
     enabled: bool
@@ -480,7 +482,7 @@ class RecordLaunch(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RecordRefusal(Struct, frozen=True, kw_only=True, gc=False):
-    """The cloud gave no machine for this instance: its row is over, a new try is a new row."""
+    """The cloud gave no machine for this instance: its row is final, and another attempt has a row of its own."""
 
     instance: InstanceId
     kind: RefusalKind
@@ -498,7 +500,7 @@ class RecordObservation(Struct, frozen=True, kw_only=True, gc=False):
     message: str = ""
     """The cloud's message."""
     refusal: RefusalKind | None = None
-    """It ended before it was of use, for the reason of a refusal."""
+    """The class of the refusal, if the machine ended before it was usable, for the reason of a refusal."""
 
 
 Command = (
@@ -567,4 +569,4 @@ Command = (
 )
 
 COMMANDS: Mapping[str, type[Command]] = {kind.__name__: kind for kind in Command.__args__}
-"""By the name under which the journal keeps them."""
+"""Commands by their names in the journal."""

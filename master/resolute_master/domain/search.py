@@ -1,4 +1,4 @@
-"""What a search remembers: one row of its own, and one row a trial. What an event changes is written, and nothing else.
+"""The stored state of a search: one row of its own, and one row per trial. An event writes only the rows that it changes.
 
 `Boards` holds results in order, so that a method can ask for the place of one among ten thousand. It is derived from the rows.
 """
@@ -15,7 +15,7 @@ from resolute_master.domain.ids import ExperimentId, TaskId
 from resolute_master.domain.worth import ORDINARY, Worth
 
 WHOLE = 1_000_000
-"""Progress is counted in millionths, so that a sum over trials is exact whatever the order of its changes."""
+"""Units of progress: millionths, so that a sum over trials is exact whatever the order of its changes."""
 
 
 class Standing(Struct, frozen=True, kw_only=True, gc=False):
@@ -41,29 +41,29 @@ class SearchTrial(Struct, frozen=True, kw_only=True, gc=False):
     number: int
     """Trials are counted from 0 in the order in which they were requested."""
     progress: int = 0
-    """Its own, in millionths."""
+    """Its own progress, in millionths."""
     open: bool = True
-    """It has not ended."""
+    """Whether it has not ended."""
     stopped: bool = False
-    """The search needs no more of it."""
+    """Whether the search needs no more of it."""
     length: int | None = None
-    """How far it is to train in all, in the unit of `searcher.max_length`; None where its own code decides."""
+    """Length to train to, in the unit of `searcher.max_length`; None where its own code decides."""
     completed: bool = False
-    """It has reported that length as completed."""
+    """Whether it has reported that length as completed."""
     completed_metric: float | None = None
-    """What it reported with the last length that it has completed."""
+    """The metric that it reported with its last completed length."""
     completed_length: int | None = None
     standings: tuple[Standing, ...] = ()
     own: Mapping[str, Any] = field(default_factory=dict)
-    """What the search method keeps of it: JSON of a bounded size."""
+    """Data of the search method about the trial: JSON of a bounded size."""
     worth: Worth = ORDINARY
-    """To the search, by the results so far."""
+    """Its worth to the search, by the results so far."""
     reason: str = ""
     """Why it was stopped, continues or waits, in words."""
 
     @property
     def idle(self) -> bool:
-        """It waits for the search to decide about it, and needs no slots meanwhile."""
+        """Whether it waits for the search to decide about it, and needs no slots meanwhile."""
         return self.length is not None and self.completed and not self.stopped
 
 
@@ -84,11 +84,11 @@ class Search(Struct, frozen=True, kw_only=True, gc=False):
     """Number of results so far, which orders them."""
     over: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
-    """What the search method keeps besides: JSON of a bounded size."""
+    """Further data of the search method: JSON of a bounded size."""
 
     @property
     def valid(self) -> int:
-        """Trials that were asked for and have not called their hyperparameters invalid."""
+        """Number of requested trials whose hyperparameters were not rejected as invalid."""
         return self.requested - self.invalid
 
     def key(self, request_id: str) -> TaskId:
@@ -106,7 +106,7 @@ _NOTHING: list[Place] = []
 
 
 def places_of(trial: SearchTrial) -> list[tuple[Board, Place]]:
-    """Its position."""
+    """The places of the trial on boards."""
     return [((trial.search, s.board), (s.score, s.order, trial.request_id)) for s in trial.standings]
 
 
@@ -136,19 +136,19 @@ class Boards:
             del self._places[board]
 
     def places(self, board: Board) -> Sequence[Place]:
-        """As they are now; not to be changed."""
+        """The places on a board, live; not to be changed."""
         return self._places.get(board, _NOTHING)
 
 
 class ChangedBoards:
-    """Boards as they are after changes that are not made yet: those of one cycle, which are few."""
+    """Boards with uncommitted changes: those of one cycle, which are few."""
 
     def __init__(self, boards: Boards) -> None:
         self._boards = boards
         self._gone: dict[Board, list[Place]] = {}
-        """Places of the boards below that are left."""
+        """Removed places of the underlying boards."""
         self._come: dict[Board, list[Place]] = {}
-        """Places that are taken in addition."""
+        """Added places."""
 
     def move(self, before: SearchTrial | None, after: SearchTrial | None) -> None:
         """A row was changed, added or removed."""
@@ -165,7 +165,7 @@ class ChangedBoards:
 
     @staticmethod
     def _exchange(one: dict[Board, list[Place]], other: dict[Board, list[Place]], board: Board, place: Place) -> None:
-        """Take the place from the one; if it is not there, put it into the other."""
+        """Remove the place from `one`; if it is not there, add it to `other`."""
         places = one.get(board, _NOTHING)
         at = bisect_left(places, place)
         if at < len(places) and places[at] == place:
@@ -181,7 +181,7 @@ class ChangedBoards:
         )
 
     def below(self, board: Board, place: Place) -> int:
-        """How many places come before it."""
+        """Number of places before it."""
         return (
             bisect_left(self._boards.places(board), place)
             - bisect_left(self._gone.get(board, _NOTHING), place)

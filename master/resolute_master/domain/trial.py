@@ -1,4 +1,4 @@
-"""One point of a search: hyperparameters, and the runs that train them."""
+"""Trials: points of a search with their hyperparameters, and the runs that train them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Validation(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Pace(Struct, frozen=True, kw_only=True, gc=False):
-    """How fast it trains, from the reports of one run: saving and validating included, starts and restarts not."""
+    """Pace of a trial, from the reports of one run: it includes saves and validations, but not starts and restarts."""
 
     run_id: int
     first_steps: int
@@ -40,7 +40,7 @@ class Pace(Struct, frozen=True, kw_only=True, gc=False):
     at: datetime
     """Its last report."""
     interval_s: float = 0.0
-    """Between the last two reports."""
+    """Seconds between the last two reports."""
     earlier_step_s: float | None = None
     """Seconds per step in the previous run, until this one has reported two step counts."""
 
@@ -51,7 +51,7 @@ class Pace(Struct, frozen=True, kw_only=True, gc=False):
         return (self.at - self.first_at).total_seconds() / steps if steps > 0 else self.earlier_step_s
 
     def reported(self, run_id: int, steps: int, at: datetime) -> Pace:
-        """With one more report. What is older than the last one changes nothing."""
+        """The pace with one more report. A report that is older than the last one changes nothing."""
         if run_id > self.run_id:
             return Pace(run_id=run_id, first_steps=steps, first_at=at, steps=steps, at=at, earlier_step_s=self.step_s)
         if run_id < self.run_id or steps <= self.steps or at <= self.at:
@@ -60,14 +60,14 @@ class Pace(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class LogMatch(Struct, frozen=True, kw_only=True, gc=False):
-    """What follows from a line of the log in which a policy's pattern was found: kept once an action, pattern and agent."""
+    """A match of a log policy: kept once per action, pattern and agent."""
 
     action: LogPolicyAction
     pattern: str
     line: str
     """The first such line, or its beginning."""
     agent: AgentId | None = None
-    """Where the line was written; of `exclude_node` only."""
+    """Agent that wrote the line; for `exclude_node` only."""
 
 
 class Failure(Struct, frozen=True, kw_only=True, gc=False):
@@ -101,12 +101,12 @@ class Trial(Struct, frozen=True, kw_only=True, gc=False):
     run_id: int = 0
     restarts: int = 0
     evictions: int = 0
-    """How often its runs have made room for others."""
+    """Number of its runs that were preempted for other allocations."""
     steps_completed: int = 0
     reported_run: int = 0
     """The run whose reports `steps_completed` counts."""
     pace: Pace | None = None
-    """None until it has reported."""
+    """Its pace; None until it has reported."""
     latest_checkpoint: CheckpointRef | None = None
     latest_validation: Validation | None = None
     best_validation: Validation | None = None
@@ -126,19 +126,19 @@ class Trial(Struct, frozen=True, kw_only=True, gc=False):
     exit_message: str = ""
     failure: Failure | None = None
     log_retention_days: int | None = None
-    """How long its log is kept after its end; -1 is for ever, None is the cluster's setting."""
+    """Days that its log is kept after its end; -1 is for ever, None is the cluster's setting."""
     external_id: str | None = None
-    """Its owner's own name for it; unmanaged trials only."""
+    """Its owner's name for it; unmanaged trials only."""
     last_report_at: datetime | None = None
     """When an unmanaged trial last sent a heartbeat or a state; None for a managed trial."""
 
     @property
     def blocked_agents(self) -> tuple[AgentId, ...]:
-        """Where no later run of it may be placed."""
+        """Agents on which no later run of it may be placed."""
         found = {match.agent for match in self.log_matches if match.agent is not None}
         return tuple(sorted(found))
 
     @property
     def retries_canceled_by(self) -> tuple[LogMatch, ...]:
-        """Why its next failure is its last; empty when it is not."""
+        """Matches because of which its next failure is final; empty without any."""
         return tuple(match for match in self.log_matches if match.action is LogPolicyAction.CANCEL_RETRIES)

@@ -17,16 +17,16 @@ from resolute_master.lifecycle import budget
 
 @dataclass(slots=True, kw_only=True)
 class Accounts:
-    """`known` are the accounts by id, `machines` what each machine of the pool costs, `held` what each allocation pays for its
-    slots and its accounts."""
+    """Accounts of a virtual pool. `known`: the accounts by id; `machines`: the cost of each machine of the pool; `held`: what
+    each allocation pays for its slots, and its accounts."""
 
     pool: PoolName
     known: dict[str, Account] = field(default_factory=dict)
     machines: dict[InstanceId, Rate] = field(default_factory=dict)
     held: dict[AllocationId, tuple[Rate, tuple[str, ...]]] = field(default_factory=dict)
     pending: list[tuple[str, Rate, float | None]] = field(default_factory=list)
-    """What is to be booked: an account, what it pays more, and how long a save has taken. As in a live master, where a cycle books
-    when it has decided."""
+    """Changes to book: an account, its additional rate, and the duration of a save. They are booked after a decision, as in a
+    live master."""
 
     def copy(self) -> Accounts:
         return replace(
@@ -39,18 +39,18 @@ class Accounts:
 
     @property
     def hold(self) -> str:
-        """Why nothing may start in the pool; empty when it may."""
+        """Why no work may start in the pool; "" if it may."""
         account = self.of_pool
         return "" if account is None or account.wind_down is None else account.wind_down.reason
 
     def limited(self, ids: Iterable[str]) -> tuple[Account, ...]:
-        """Those of these accounts that have limits."""
+        """The accounts with limits among these."""
         return tuple(known for id_ in ids if (known := self.known.get(id_)) is not None and known.limits)
 
     # -- bookings ----------------------------------------------------------------------------------------------
 
     def machine_costs(self, id_: InstanceId, rate: Rate) -> None:
-        """From now on, 0 when it has ended."""
+        """Sets the rate of a machine from now on, 0 when it has ended."""
         before = self.machines.pop(id_, NOTHING)
         if rate != NOTHING:
             self.machines[id_] = rate
@@ -64,7 +64,7 @@ class Accounts:
         self._pay(paid_by, rate - before)
 
     def saved(self, id_: AllocationId, took_s: float) -> None:
-        """The time that a preempted allocation took to save and end."""
+        """Records the time that a preempted allocation took to save and end."""
         _, payers = self.held.get(id_, (NOTHING, ()))
         for account in (*payers, account_id(Owner.POOL, self.pool)):
             self.pending.append((account, NOTHING, took_s))
@@ -73,7 +73,7 @@ class Accounts:
         self.pending += [(id_, more, None) for id_ in ids if more != NOTHING]
 
     def book(self, now: datetime) -> None:
-        """What has changed since the last booking, all of it now."""
+        """Books all changes since the last booking, at this time."""
         for id_, more, took_s in self.pending:
             account = self.known.get(id_)
             if account is not None and more != NOTHING:
@@ -85,11 +85,12 @@ class Accounts:
     # -- limits ------------------------------------------------------------------------------------------------
 
     def due(self) -> datetime | None:
-        """When a limit is to be looked at again if nothing changes."""
+        """When a limit must be checked again if nothing changes; None for never."""
         return min((at for each in self.known.values() if (at := budget.due(each)) is not None), default=None)
 
     def fall_due(self, now: datetime) -> tuple[list[Account], list[Account]]:
-        """The accounts that wind down now, and those that wound down before and whose work has not ended: it is to be killed."""
+        """The accounts that wind down now, and those that wound down before and whose work must be killed because it has not
+        ended."""
         wound_down: list[Account] = []
         overdue: list[Account] = []
         for id_, account in sorted(self.known.items()):

@@ -15,7 +15,7 @@ from resolute_provisioner.catalogue.shapes import Catalogue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`pool` with the prices that are in force. `jobs` came within `days`; a machine joins after `boot_s`."""
+    """A request for advice. `pool` has the prices in force. `jobs` were submitted within `days`; a machine joins after `boot_s`."""
 
     pool: PoolPolicy
     jobs: tuple[TraceJob, ...]
@@ -26,7 +26,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What it does that `key` of the pool is `value` and not `now`, in the currency of the prices and in seconds."""
+    """The effect of setting `key` of the pool to `value` instead of `now`, in the currency of the prices and in seconds."""
 
     key: str
     now: str
@@ -40,11 +40,12 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """`savings`, the largest first. The rest is of the pool as it is: the same jobs, played without a change."""
+    """Advice for a pool. `savings`: the largest first. The other fields describe the pool as it is: the same jobs, simulated
+    without a change."""
 
     jobs: int
     left_out: int
-    """Jobs that the pool of today can never hold."""
+    """Number of jobs that the pool in its present size can never hold."""
     days: float
     cost_a_month: float
     wait_mean_s: float
@@ -54,4 +55,5 @@ class Advice:
 
 
 Advisor = Callable[[Question], Awaitable[Advice]]
-"""Raises `InvalidInput` for a pool of which nothing can be said, with what to do; `Unavailable` where it takes too long."""
+"""Computes advice. Raises `InvalidInput`, with a remedy, for a pool without a possible answer; `Unavailable` if it takes too
+long."""

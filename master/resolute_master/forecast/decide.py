@@ -25,10 +25,10 @@ class Decider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Production:
-    """Decides as a live master."""
+    """Decides like a live master."""
 
     learns: bool = True
-    """Without, what refusals and interruptions teach is not looked at."""
+    """Whether refusals and interruptions affect decisions."""
 
     def decide(self, pool: VirtualPool) -> Decision:
         plan = plan_pool(pool.view(learns=self.learns))
@@ -53,7 +53,7 @@ class LazyProduction:
     _held: str = ""
     _revisit_at: datetime | None = None
     _opening: Decision | None = None
-    """Made and applied already; the next answer."""
+    """A decision that is made and applied already: the next answer."""
 
     def opened(self, pool: VirtualPool) -> LazyProduction:
         """Decides now, once for many simulations that begin in the same state: each takes a copy of the pool and of the answer
@@ -63,7 +63,7 @@ class LazyProduction:
 
     @property
     def give_ups(self) -> tuple[GiveUp, ...]:
-        """Those of the first decision, of one that was opened."""
+        """Give-ups of the first decision, if it was made by `opened`."""
         return () if self._opening is None else self._opening.give_ups
 
     def copy(self) -> LazyProduction:
@@ -106,7 +106,7 @@ class LazyProduction:
 
 
 def _something_waits(view: PoolView) -> bool:
-    """After what `view.changed` has placed."""
+    """Whether allocations are pending after the placements in `view.changed`."""
     placed = sum(each.assigned_at == view.now and not each.leaving for each in view.changed.values())
     return sum(len(line) for line in view.snapshot.queue.values()) > placed
 

@@ -41,13 +41,13 @@ HEAD = 1_000
 """Allocations of a queue that are simulated for an estimate of starts, but under fair share; the rest is calculated by the work
 that waits before it."""
 HORIZON_S = 14 * 86_400.0
-"""Nothing is foreseen beyond."""
+"""Time beyond which nothing is estimated."""
 MOST_STUCK = 0.5
 """Number of simulations that may not end. The extremes of the ten of 19 that are left then hold a start with 82 %."""
 OUTSIDE = 0.1
 """Fraction of jobs that start outside of their range."""
 ALIKE = 0.8
-"""Share of a user's work whose run times are drawn alike."""
+"""Share of a user's jobs whose run times are drawn with the same rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,8 @@ def _play(
     decisions: int,
     yield_control: Callable[[], None],
 ) -> list[float]:
-    """The starts of `targets`, in seconds from now; those beyond the horizon, and those that never start, are infinitely far."""
+    """Runs the simulation; returns the starts of `targets`, in seconds from now. Those beyond the horizon, and those that never
+    start, are infinite."""
     works = dict(simulation.works)
     all_played = all(id_ in works for id_ in targets)
     awaited = targets if all_played else [id_ for id_, work in works.items() if work.started_s is None]
@@ -171,7 +172,7 @@ def _play(
 
 
 class _Line:
-    """All that waits, in the order of the queue, in one simulation."""
+    """All pending allocations of one simulation, in the order of the queue."""
 
     def __init__(
         self, pool: VirtualPool, run_times: RunTimes, likeness: _Likeness, waiting: Sequence[AllocationId]
@@ -181,7 +182,7 @@ class _Line:
     def backlogs_s(
         self, works: Mapping[AllocationId, Work], simulation: PoolSimulation, yield_control: Callable[[], None]
     ) -> dict[AllocationId, float]:
-        """When each that has not started by now in the simulation will have no work before it, by its own."""
+        """When each allocation that has not started in the simulation will have no work before it in the queue, in seconds."""
         in_use = sum(work.slots for work in simulation.works.values() if work.started_s is not None)
         if not in_use:
             return {}
@@ -207,7 +208,7 @@ def _adopt(
     likeness: _Likeness,
     yield_control: Callable[[], None],
 ) -> None:
-    """What waits, runs and boots in `pool`, with what this simulation draws for it."""
+    """Adds the pending, running and starting parts of `pool` to the simulation, with the values that it draws for them."""
     for allocation in pool.snapshot.allocations.values():
         yield_control()
         # What a job that has moved to another pool still holds here is taken to stay.
@@ -243,8 +244,8 @@ def _work(pool: VirtualPool, run_times: RunTimes, allocation: Allocation, likene
 def _estimate(
     pool: VirtualPool, run_times: RunTimes, id_: AllocationId, ordered: Sequence[float], played: str, stopped: str
 ) -> Estimate:
-    """`ordered`: its start in each simulation, the earliest first; `played`: which simulations, for display; `stopped`: why the
-    pool asks for no machines, or empty."""
+    """The estimate for one allocation. `ordered`: its start in each simulation, the earliest first; `played`: the simulations,
+    for display; `stopped`: why the pool requests no machines, or ""."""
     allocation = pool.snapshot.allocations[id_]
     job = pool.snapshot.jobs[allocation.job_id]
     known = run_times.basis(int(job.owner), allocation.slots_needed)
@@ -308,7 +309,7 @@ class _Likeness:
 
 
 class _Likely:
-    """Every offer is given, and its machines join about when they usually do."""
+    """A market that grants every offer, and whose machines join after about their usual time."""
 
     def __init__(self, joins: JoinTimes, random: Random) -> None:
         self._joins, self._random = joins, random
@@ -317,7 +318,7 @@ class _Likely:
         return Given(boot_s=self._joins.draw_s(offer_id, self._random))
 
     def ended(self, offer_id: str) -> None:
-        """There are always more."""
+        """Nothing changes: there are always more."""
 
     def next_move(self, after_s: float) -> float | None:
         return None

@@ -1,8 +1,4 @@
-"""What a pool has worked on, as a trace of jobs: from the attempts that the master has recorded. Pure.
-
-A job of the trace is the work of one task from its request to its end. Attempts that follow each other at once (the cluster took
-the slots away, or the program was restarted) are one job. A task that was paused, and asked for slots again later, is several.
-"""
+"""The history of a pool as a trace of jobs, from the recorded attempts. Pure."""
 
 from __future__ import annotations
 
@@ -57,7 +53,7 @@ def history(attempts: Sequence[Allocation], jobs: Mapping[JobId, Job], now: date
 
 
 def _first(attempts: Sequence[Allocation], *, whole: bool) -> list[datetime]:
-    """Since when everything is known; none where nothing has run."""
+    """Time from which the history is complete; empty if nothing has run."""
     if whole:
         return [min(each.requested_at for each in attempts)] if attempts else []
     ended = [each.ended_at for each in attempts if each.ended_at is not None]
@@ -86,7 +82,7 @@ def _pieces(attempts: Sequence[Allocation]) -> Iterator[list[Allocation]]:
 def _job(
     job_id: str, piece: Sequence[Allocation], jobs: Mapping[JobId, Job], begin: datetime, now: datetime
 ) -> TraceJob | None:
-    """None for what had no slots since the beginning, or did nothing that was kept."""
+    """A job of the trace; None if it had no slots since the beginning, or did no work that was kept."""
     last = piece[-1]
     ran_s = sum(_kept_s(each, begin, now, goes_on=each is not last) for each in piece)
     if ran_s <= 0.0:
@@ -110,7 +106,7 @@ def _job(
 
 
 def _kept_s(attempt: Allocation, begin: datetime, now: datetime, *, goes_on: bool) -> float:
-    """Seconds on its slots since `begin`. `goes_on`: another attempt did again what this one had not saved."""
+    """Seconds of kept work on its slots since `begin`. `goes_on`: another attempt repeated what this one had not saved."""
     assert attempt.assigned_at is not None
     end = attempt.ended_at or now
     if goes_on and _cut(attempt):
@@ -119,6 +115,6 @@ def _kept_s(attempt: Allocation, begin: datetime, now: datetime, *, goes_on: boo
 
 
 def _cut(attempt: Allocation) -> bool:
-    """The cluster took its slots away. A program that failed by itself would do so with other machines too."""
+    """Whether the cluster took its slots away. A program that failed by itself would also fail on other machines."""
     failure = None if attempt.exit is None else attempt.exit.failure
     return attempt.preempt is not None or (failure is not None and not failure.counts_as_restart)

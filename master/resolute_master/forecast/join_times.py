@@ -11,7 +11,7 @@ from resolute_master.forecast.pool import VirtualPool
 from resolute_provisioner.ranking import DEFAULT_JOIN_TIME_S
 
 LEAST = 10
-"""Fewer machines of an offer do not show their variation."""
+"""Least number of machines of an offer that show its variation."""
 SPREAD = 0.15
 """Deviation of the logarithm of the time to join, while too few are known: the usual deviation among machines of one kind."""
 

@@ -14,7 +14,7 @@ REFUSAL_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """No machine."""
+    """An answer without a machine."""
 
     kind: RefusalKind
     message: str
@@ -23,7 +23,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A machine, whose agent joins after `boot_s`."""
+    """An answer with a machine, whose agent joins after `boot_s`."""
 
     boot_s: float
 
@@ -38,12 +38,12 @@ class MarketMove:
 
 
 class Market(Protocol):
-    """Times are seconds of the simulation."""
+    """The market of a simulation. Times are seconds of the simulation."""
 
     def ask(self, offer_id: str, now_s: float) -> Given | Refused: ...
 
     def ended(self, offer_id: str) -> None:
-        """One of its machines is no more."""
+        """One of the offer's machines has ended."""
         ...
 
     def next_move(self, after_s: float) -> float | None:
@@ -51,9 +51,9 @@ class Market(Protocol):
         ...
 
     def move(self, now_s: float, alive: dict[str, list[InstanceId]]) -> MarketMove:
-        """What changes now; `alive` are the machines of each offer, the oldest first."""
+        """The changes now; `alive` are the machines of each offer, the oldest first."""
         ...
 
     def price(self, offer_id: str, now_s: float) -> float | None:
-        """What a machine's hour costs now."""
+        """Present price of a machine per hour; None if unknown."""
         ...

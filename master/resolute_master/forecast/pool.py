@@ -57,7 +57,7 @@ from resolute_provisioner.planning.markets import MOVE_PREFIX, REPLACEMENT_PREFI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What one decision changes. Nothing, when all is empty."""
+    """The changes of one decision; none if all fields are empty."""
 
     place: tuple[Placement, ...] = ()
     preempt: tuple[Preemption, ...] = ()
@@ -67,7 +67,7 @@ class Decision:
     unaffordable: tuple[Unaffordable, ...] = ()
     give_ups: tuple[GiveUp, ...] = ()
     cut: bool = False
-    """More can be placed than was."""
+    """Whether more allocations can be placed."""
     revisit_at: datetime | None = None
 
     @staticmethod
@@ -89,14 +89,14 @@ class Decision:
 
     @property
     def unfinished(self) -> bool:
-        """Another decision follows at once (`PoolPlan.unfinished`)."""
+        """Whether another decision follows at once (`PoolPlan.unfinished`)."""
         return bool(self.preempt or self.terminations or self.unaffordable or self.give_ups or self.cut)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What follows for allocations from the limits of accounts: those that are preempted, those that end at once without having
-    started, and those that are killed."""
+    """Consequences of limits for allocations: those that are preempted, those that end before they started, and those that are
+    killed."""
 
     asked: tuple[AllocationId, ...] = ()
     stopped: tuple[AllocationId, ...] = ()
@@ -118,19 +118,19 @@ class VirtualPool:
     machines: dict[InstanceId, InstanceView] = field(default_factory=dict)
     beliefs: dict[str, OfferBelief] = field(default_factory=dict)
     queued: int = 0
-    """How often something came into the queue."""
+    """Number of times that an allocation entered the queue."""
     accounts: Accounts | None = None
-    """Where the pool or one of its jobs has a limit."""
+    """Accounts, if the pool or one of its jobs has a limit."""
     usage: UsageBook | None = None
-    """Where the pool remembers what its users have held."""
+    """Past usage, if the pool has a usage half-life."""
     progress_of: Callable[[AllocationId], Progress | None] = _no_progress
-    """How far an allocation with a deadline has come."""
+    """Progress of an allocation with a deadline."""
     deadlines: set[AllocationId] = field(default_factory=set)
-    """The allocations that have one."""
+    """Allocations with a deadline."""
     stopped: set[JobId] = field(default_factory=set)
-    """Jobs that have reached their own limit: what of them is cut does not continue."""
+    """Jobs that have reached their own limit: their interrupted work does not continue."""
     _held_jobs: dict[JobId, Job] = field(default_factory=dict)
-    """Those of a workspace that has reached its limit, as they were before."""
+    """Jobs of a workspace that has reached its limit, before it did."""
     _launched: int = 0
 
     @staticmethod
@@ -147,7 +147,7 @@ class VirtualPool:
         )
 
     def copy(self) -> VirtualPool:
-        """Another one in the same state; what happens to either does not concern the other."""
+        """A copy in the same state. Changes of one do not affect the other."""
         return replace(
             self,
             machines=dict(self.machines),
@@ -162,7 +162,7 @@ class VirtualPool:
     # -- what a decision looks at ------------------------------------------------------------------------------
 
     def view(self, *, learns: bool = True) -> PoolView:
-        """Not `learns`: without what refusals, boots and interruptions have taught."""
+        """The view of the pool. Without `learns`, refusals, boots and interruptions have no effect."""
         snapshot = self.snapshot.at(self.now)
         if self.policy.scaling is None:
             return PoolView(snapshot=snapshot)
@@ -235,7 +235,7 @@ class VirtualPool:
             self.deadlines.add(allocation.id)
 
     def ranked(self, id_: AllocationId, worth: Worth) -> None:
-        """Its search thinks of it so now."""
+        """Sets the worth of an allocation to its search."""
         allocation = replace(self.snapshot.allocations[id_], worth=worth)
         self.snapshot = self.snapshot.with_allocation(allocation)
         self._refresh_occupants({container.agent for container in allocation.containers})
@@ -249,13 +249,13 @@ class VirtualPool:
         )
 
     def saved(self, id_: AllocationId) -> None:
-        """It has committed a checkpoint."""
+        """Records a committed checkpoint."""
         allocation = replace(self.snapshot.allocations[id_], saved_at=self.now)
         self.snapshot = self.snapshot.with_allocation(allocation)
         self._refresh_occupants({container.agent for container in allocation.containers})
 
     def ended(self, id_: AllocationId) -> None:
-        """The run is over, and its slots are free."""
+        """Records the end of a run, whose slots become free."""
         allocation = self.snapshot.allocations[id_]
         self.snapshot = self.snapshot.without_allocation(id_)
         self.deadlines.discard(id_)
@@ -269,7 +269,7 @@ class VirtualPool:
             self.accounts.known.pop(account_id(Owner.EXPERIMENT, job.experiment_id), None)
 
     def left(self, id_: AllocationId) -> None:
-        """It has saved, and is about to end."""
+        """Records that a preempted allocation has saved and is about to end."""
         request = self.snapshot.allocations[id_].preempt
         if self.accounts is not None and request is not None:
             self.accounts.saved(id_, (self.now - request.requested_at).total_seconds())
@@ -284,7 +284,7 @@ class VirtualPool:
         self.snapshot = self.snapshot.with_agent(virtual_agent(self.policy, id_, view.slots, self.now))
 
     def launched(self, id_: InstanceId) -> None:
-        """The cloud has confirmed it, and it is paid for."""
+        """Records a launch that the cloud has confirmed; the machine is paid for from now on."""
         view = self.machines[id_]
         self._learn(view.offer_id, lambda belief: risk.launched(belief, now=self.now))
         if self.policy.scaling is not None:
@@ -294,7 +294,7 @@ class VirtualPool:
             self.accounts.machine_costs(id_, self._rate(view.offer_id))
 
     def refused(self, view: InstanceView, kind: RefusalKind, message: str) -> None:
-        """`view` is the machine as it was requested. Also the answer to a withdrawn request updates the offer."""
+        """Records a refused launch. `view` is the machine as requested. The answer to a withdrawn request counts as well."""
         self.machines.pop(InstanceId(view.instance_id), None)
         self._learn(
             view.offer_id,
@@ -310,7 +310,7 @@ class VirtualPool:
             self._counted(view.offer_id, failure)
 
     def noticed(self, id_: InstanceId, deadline: datetime) -> list[AllocationId]:
-        """A notice of the machine; returns its allocations, which are preempted."""
+        """Records a notice of the machine; returns its allocations, which are preempted."""
         view, kind = self.machines[id_], NoticeKind.INTERRUPTION
         self.machines[id_] = replace(view, notice=InstanceNotice(kind=kind, deadline=deadline))
         agent = self.snapshot.agents.get(AgentId(id_))
@@ -320,7 +320,7 @@ class VirtualPool:
         return self.ask_to_leave(AgentId(id_), "its machine is taken away")
 
     def gone(self, id_: InstanceId, *, taken: bool) -> list[AllocationId]:
-        """The machine is no more. The answer is what ran there: the driver ends it. `taken`: not by our own order."""
+        """Records the end of a machine; returns its allocations, which the driver ends. `taken`: the pool did not order the end."""
         view = self.machines.pop(id_)
         if self.accounts is not None:
             self.accounts.machine_costs(id_, NOTHING)
@@ -350,17 +350,17 @@ class VirtualPool:
     # -- limits ------------------------------------------------------------------------------------------------
 
     def due(self) -> datetime | None:
-        """When limits or what users have held are to be looked at again."""
+        """When limits or usage must be checked again; None for never."""
         moments = [None if each is None else each.due() for each in (self.accounts, self.usage)]
         return min((at for at in moments if at is not None), default=None)
 
     def book(self) -> None:
-        """After a decision: what it and the events before it have changed about what is spent."""
+        """Books the changes of spending by a decision and the events before it."""
         if self.accounts is not None:
             self.accounts.book(self.now)
 
     def fall_due(self) -> Ends:
-        """Look at what is due, before a decision."""
+        """Apply due limits and measurements, before a decision."""
         if self.usage is not None and (at := self.usage.due()) is not None and at <= self.now:
             for row, kept in self.usage.measure(self.now):
                 self.snapshot = self.snapshot.with_usage(row) if kept else self.snapshot.without_usage(row)
@@ -377,7 +377,7 @@ class VirtualPool:
         )
 
     def refuse(self, refused: Unaffordable) -> Ends:
-        """What was to start would bring an account to its limit."""
+        """Winds down the account that a refused start would bring to its limit."""
         assert self.accounts is not None
         account = self.accounts.refuse(refused.account, refused.more, refused.reached, refused.unpriced, self.now)
         self._hold()
@@ -401,7 +401,7 @@ class VirtualPool:
         return [each for each in everything if account.id in self._payers(each)]
 
     def _hold(self) -> None:
-        """What may not start: the whole pool, or the jobs of a workspace."""
+        """Holds work that may not start: the whole pool, or the jobs of a workspace."""
         assert self.accounts is not None
         self.snapshot = self.snapshot.with_hold(self.accounts.hold)
         closed = {
@@ -432,7 +432,7 @@ class VirtualPool:
             self.snapshot = self.snapshot.with_allocation(replace(waits, reserved_agents=reservation.agents))
 
     def apply_launches(self, launches: Sequence[Launch]) -> list[InstanceId]:
-        """Machines that are requested from now on, in the order of the launches."""
+        """Adds requested machines, in the order of the launches; returns their ids."""
         asked: list[InstanceId] = []
         for launch in launches:
             self._launched += 1
@@ -463,12 +463,12 @@ class VirtualPool:
         return self.ask_to_leave(agent.id, reason)
 
     def ordered_to_end(self, end: Termination) -> None:
-        """What the order teaches; the end itself is `gone`."""
+        """Updates the facts about the offer after an order to end; the end itself is `gone`."""
         view = self.machines[InstanceId(end.instance_id)]
         self._learn(view.offer_id, lambda belief: risk.ordered(belief, end, now=self.now, idle_since=view.idle_since))
 
     def ask_to_leave(self, agent: AgentId, reason: str) -> list[AllocationId]:
-        """Those on the agent that were not asked before."""
+        """Preempts the allocations on the agent; returns those that were not preempted before."""
         here = [id_ for id_, _ in self.snapshot.occupancy.get(agent) or ()]
         asked = [id_ for id_ in here if not self.snapshot.allocations[id_].leaving]
         for id_ in asked:
@@ -491,7 +491,7 @@ class VirtualPool:
         self._refresh_occupants(placement.agents)
 
     def _book_slots(self, allocation: Allocation, sign: int) -> None:
-        """It has got its slots (1), has lost them (-1), or their price has changed (0)."""
+        """Books that an allocation got its slots (1), lost them (-1), or that their price has changed (0)."""
         slots = [(container.agent, len(container.slots)) for container in allocation.containers]
         job = self.snapshot.jobs.get(allocation.job_id)
         if self.usage is not None and job is not None and slots and sign:
@@ -549,7 +549,7 @@ class VirtualPool:
             self.beliefs[offer_id] = learnt
 
     def _counted(self, offer_id: str, launch: PoolLaunch | None) -> None:
-        """How the launch came out, as the whole pool counts."""
+        """Records the outcome of a launch for the whole pool."""
         if launch is not None:
             self._learn(offer_id, lambda belief: replace(belief, pool_launch=launch))
 

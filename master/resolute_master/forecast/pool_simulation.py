@@ -27,18 +27,18 @@ from resolute_master.forecast.work import Bill, Fate, Overheads, Work
 from resolute_provisioner.model import Cause, InstanceView, Termination
 
 LEAST_PAID_S = 60.0
-"""Clouds charge a machine's first minute whole."""
+"""Least time that clouds charge for a machine."""
 
 MOST_DECISIONS_A_MOMENT = 1000
 """Maximum number of decisions at one moment: a decider that never settles has a fault, and would make the simulation endless."""
 
 
 class SimulationStuck(RuntimeError):
-    """Work waits and no possible event would start it, or the decisions do not settle."""
+    """Raised if work waits and no possible event would start it, or if the decisions do not settle."""
 
 
 class NoProgress(SimulationStuck):
-    """There was no progress for longer than the simulation waits for its market."""
+    """Raised if there was no progress for longer than the simulation waits for its market."""
 
 
 class _Kind(IntEnum):
@@ -65,7 +65,7 @@ class PoolSimulation:
     epoch: datetime
     overheads: Overheads = field(default_factory=Overheads)
     stopwatch: Callable[[], float] = lambda: 0.0
-    """Measures the decisions and decides nothing."""
+    """Measures the time of decisions; it has no effect on them."""
     ended: Callable[[Work], None] = lambda work: None
     """Called for each piece of work that has ended."""
     log: Callable[[float, str, str], None] = lambda at_s, word, subject: None
@@ -78,7 +78,7 @@ class PoolSimulation:
     progress_timeout_s: float = math.inf
     """If nothing runs and there is no progress for longer, pending work counts as stuck: the moves of a market never end."""
     works: dict[AllocationId, Work] = field(default_factory=dict)
-    """By the present run's allocation."""
+    """Work, by the allocation of its present run."""
     bills: dict[InstanceId, Bill] = field(default_factory=dict)
     decision_s: float = 0.0
     decisions: int = 0
@@ -102,7 +102,7 @@ class PoolSimulation:
             self._at(work.submit_s, _Kind.SUBMIT, work)
 
     def adopt(self, work: Work) -> None:
-        """Work that is in the pool already: it waits, or it runs since `started_s`."""
+        """Adds work that is in the pool already: it is pending, or runs since `started_s`."""
         self.works[work.first.id] = work
         if work.started_s is None:
             self._waiting += 1
@@ -112,7 +112,7 @@ class PoolSimulation:
             self._at(max(self.now_s, self._end_of(work)), _Kind.END, work.first.id)
 
     def expect(self, instance: InstanceId, at_s: float) -> None:
-        """A machine that is on its way already joins then."""
+        """Adds the join of a starting machine."""
         self._at(at_s, _Kind.JOINED, instance)
 
     def run(self, until: Callable[[], bool] = lambda: False, *, strict: bool = True) -> None:
@@ -213,13 +213,13 @@ class PoolSimulation:
         self._over(id_, work, Fate.COMPLETED)
 
     def _over(self, id_: AllocationId, work: Work, fate: Fate) -> None:
-        """The job's last run has ended, or none is begun any more."""
+        """Ends a job whose last run has ended, or that gets no further run."""
         del self.works[id_]
         work.ended_s, work.fate = self.now_s, fate
         self._conclude(work)
 
     def _conclude(self, work: Work) -> None:
-        """It has ended; its subscribers are notified."""
+        """Records the end of a job; its subscribers are notified."""
         self.pool.job_ended(work.job)
         self.ended(work)
 
@@ -231,7 +231,7 @@ class PoolSimulation:
         self._over(id_, work, fate)
 
     def _left(self, id_: AllocationId) -> bool:
-        """It has saved: all that it had done until it was asked, and since."""
+        """Ends a run that has saved all its work."""
         work = self.works.get(id_)
         if work is None or work.started_s is None:
             return False
@@ -242,7 +242,7 @@ class PoolSimulation:
         return True
 
     def _cut(self, id_: AllocationId, work: Work, kept_s: float) -> None:
-        """The run is over and another one waits, which continues with what was kept."""
+        """Ends a run; another one is pending, which continues with the kept work."""
         last = self.pool.snapshot.allocations[id_]
         self._held(id_, work)
         self.pool.ended(id_)
@@ -272,7 +272,7 @@ class PoolSimulation:
         self.pool.requeued(again, last)
 
     def _held(self, id_: AllocationId, work: Work) -> None:
-        """The run is over, and releases what it held."""
+        """Ends a run and releases its slots."""
         held = self.pool.snapshot.allocations[id_].containers
         work.held.append((work.started_s or 0.0, self.now_s))
         work.held_on.append(tuple((str(each.agent), len(each.slots)) for each in held))
@@ -369,7 +369,7 @@ class PoolSimulation:
             self._at(max(at_s, self.now_s), _Kind.REVISIT, self.decisions)
 
     def _end(self, ends: Ends) -> None:
-        """What the limits of accounts end."""
+        """Ends allocations because of the limits of accounts."""
         for allocation in ends.asked:
             self.log(self.now_s, "limit", allocation)
             self._leave(allocation)
@@ -454,14 +454,14 @@ class PoolSimulation:
     # -- within ------------------------------------------------------------------------------------------------
 
     def _progress(self, work: Work, until_s: float) -> float:
-        """What the present run has done until then, beyond what was saved before."""
+        """Work of the present run until then, beyond what was saved before, in seconds."""
         if work.started_s is None:
             return 0.0
         restart_s = self.overheads.restart_s if work.runs > 1 else 0.0
         return min(max(0.0, until_s - work.started_s - restart_s), work.length_s - work.done_s)
 
     def _saved(self, work: Work) -> float:
-        """What of the present run is in a periodic checkpoint."""
+        """Part of the present run that is in a periodic checkpoint, in seconds."""
         done_s, before, every_s = self._progress(work, self.now_s), work.done_s, self.overheads.checkpoint_every_s
         return max(0.0, (before + done_s) // every_s * every_s - before)
 
@@ -485,7 +485,7 @@ class PoolSimulation:
         )
 
     def _expect_checkpoint(self, id_: AllocationId, work: Work) -> None:
-        """The first of the run: what has one may be moved. Of a pool that moves nothing none is looked at."""
+        """Schedules the first checkpoint of the run, after which it may be moved. A pool that moves nothing needs none."""
         every_s, saves = self.overheads.checkpoint_every_s, self.pool.moves_work
         if not saves or work.started_s is None:
             return

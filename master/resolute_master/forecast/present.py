@@ -45,7 +45,7 @@ def _usage(state: ClusterState, pool: PoolName, half_life_s: float) -> UsageBook
 
 
 def _accounts(state: ClusterState, snapshot: PoolSnapshot, now: datetime) -> Accounts | None:
-    """Those with limits that are not reached: of the pool, and of the experiments and workspaces that have work in it."""
+    """Accounts with limits that are not reached: of the pool, and of the experiments and workspaces with work in it."""
     pool = snapshot.policy.name
     owners = {owner for id_ in snapshot.job_allocations if (job := snapshot.jobs.get(id_)) for owner in owners_of(job)}
     accounts = (account_of(state, id_, now) for id_ in sorted({account_id(Owner.POOL, pool), *owners}))

@@ -29,7 +29,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """What an estimate rests on."""
+    """The basis of an estimate."""
 
     runs: int
     of: str
@@ -37,7 +37,7 @@ class Basis:
 
 
 class RunTimes:
-    """Run times by user and slots, by user, and of the whole pool: the narrowest that has `LEAST` is asked."""
+    """Run times by user and slots, by user, and of the whole pool. The narrowest sample with `LEAST` run times is used."""
 
     def __init__(self) -> None:
         self._kinds: dict[Hashable, _Sample] = {}
@@ -51,7 +51,7 @@ class RunTimes:
             self._kinds.setdefault(kind, _Sample()).add(max(0.0, seconds))
 
     def basis(self, user: int, slots: int) -> Basis | None:
-        """None while too little is known."""
+        """The basis of estimates for this user and size; None while too little is known."""
         found = self._found(user, slots)
         return None if found is None else Basis(runs=len(found[1].newest), of=found[0])
 

@@ -27,7 +27,7 @@ from resolute_master.searcher.method import SearchMethod
 
 SIMULATIONS = 5
 DECISIONS = 4_000
-"""That all simulations together may take: each is about a millisecond of processor time."""
+"""Most decisions of all simulations together: each takes about a millisecond of processor time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class SearchEstimate:
     dollars_least: float | None = None
     dollars_most: float | None = None
     machines: int | None = None
-    """At a time, the most of the middle simulation."""
+    """Largest number of machines at a time in the middle simulation."""
     unknown: str = ""
 
 
@@ -100,7 +100,7 @@ def _play(
     seed: str,
     yield_control: Callable[[], None],
 ) -> _Played | str:
-    """Why not, in words, where it does not come to its end."""
+    """Runs one simulation; the reason, in words, if it does not come to an end."""
     random = Random(seed)
     market = _Priced(pool, joins, random)
     simulation = SearchSimulation(
@@ -159,7 +159,7 @@ def _drawn(seed: str) -> Callable[[Mapping[str, Any], int, int], float]:
 
 
 class _Priced:
-    """Every offer is given at the price that is known of it now, and its machines join about when they usually do."""
+    """A market that grants every offer at its present price, and whose machines join after about their usual time."""
 
     def __init__(self, pool: VirtualPool, joins: JoinTimes, random: Random) -> None:
         self._joins, self._random = joins, random
@@ -173,7 +173,7 @@ class _Priced:
         return Given(boot_s=self._joins.draw_s(offer_id, self._random))
 
     def ended(self, offer_id: str) -> None:
-        """There are always more."""
+        """Nothing changes: there are always more."""
 
     def next_move(self, after_s: float) -> float | None:
         return None

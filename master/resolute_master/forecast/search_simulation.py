@@ -42,17 +42,17 @@ SEARCH = ExperimentId(1)
 
 @dataclass(slots=True)
 class _Trial:
-    """One of the search's, as far as it has trained."""
+    """A trial of the search, with its progress."""
 
     row: str
     number: int
     hparams: Mapping[str, Any]
     units: int = 0
-    """That it has reported."""
+    """Reported units."""
     target: int = 0
-    """That it trains for."""
+    """Units that it trains for."""
     episode: int = 0
-    """How often it has begun to train, or has gone on after it had waited."""
+    """Number of times that it began to train, or resumed after a wait."""
     work: Work | None = None
 
 
@@ -75,15 +75,15 @@ class SearchSimulation(PoolSimulation):
     method: search_method.SearchMethod
     job: Job
     template: Allocation
-    """What each trial asks for."""
+    """The request of each trial."""
     unit_s: float
     """Seconds of a trial per unit."""
     metric: Results
     ranked: bool = True
-    """Whether scheduler and planner know what trials are worth."""
+    """Whether scheduler and planner use the worth of trials."""
     results: list[SimulatedResult] = field(default_factory=list)
     trials: int = 0
-    """That have begun."""
+    """Number of trials that have begun."""
     _search: Search | None = None
     _records: MemoryRecords = field(default_factory=lambda: MemoryRecords(SEARCH))
     _trials: dict[str, _Trial] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class SearchSimulation(PoolSimulation):
     _points: Generator | None = None
 
     def begin(self, seed: int) -> None:
-        """The first trials ask for slots."""
+        """Requests slots for the first trials."""
         self._lengths = tuple(sorted({each.units for each in self.method.plan() if each.units is not None}))
         self._points = Generator(seed + 1)
         self._search, actions = search_method.start(self.method, SEARCH, seed, self._records)
@@ -107,7 +107,7 @@ class SearchSimulation(PoolSimulation):
 
     @property
     def over(self) -> bool:
-        """The search is, and none of its trials trains."""
+        """Whether the search has ended, and none of its trials trains."""
         return self._search is not None and self._search.over and not self.works and not self._unsubmitted
 
     # -- what trials do ----------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class SearchSimulation(PoolSimulation):
             self._leave_search(trial)
 
     def _report(self, trial: _Trial) -> bool:
-        """Whether it continues at once."""
+        """Reports the result of a trial; returns whether it continues at once."""
         trial.units = trial.target
         row = self._row(trial)
         value = self.metric(trial.hparams, trial.number, trial.units)
@@ -158,7 +158,7 @@ class SearchSimulation(PoolSimulation):
         return self._aim(trial)
 
     def _aim(self, trial: _Trial) -> bool:
-        """Whether it has something to train for; how far, then."""
+        """Sets the next length of a trial; returns whether it has one."""
         row = self._row(trial)
         if row.stopped or row.idle:
             return False
@@ -215,7 +215,7 @@ class SearchSimulation(PoolSimulation):
         self._propose()
 
     def _rank(self) -> None:
-        """The pool learns what has become of the worth of trials."""
+        """Updates the worth of trials in the pool."""
         for row in {row.request_id: row for row in self._records.written}.values():
             trial = self._trials.get(row.request_id)
             work = None if trial is None else trial.work
@@ -254,7 +254,7 @@ class SearchSimulation(PoolSimulation):
                     self._go_on(action)
 
     def _go_on(self, action: SearchAction) -> None:
-        """Those that have waited and are promoted ask for slots again."""
+        """Requests slots for a promoted trial that has waited."""
         request_id = getattr(action, "request_id", None)
         trial = None if request_id is None else self._trials[request_id]
         if trial is not None and trial.work is None and self._aim(trial):

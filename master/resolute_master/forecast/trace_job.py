@@ -21,11 +21,11 @@ class TraceJob:
     weight: float = 1.0
     max_slots: int | None = None
     single_node: bool | None = None
-    """None: on one machine when one can hold it."""
+    """Whether it needs one machine; None: on one machine if one can hold it."""
     preemptible: bool = True
     deadline_s: float | None = None
-    """By when its work shall be done, from the trace's beginning."""
+    """Deadline of its work, from the trace's beginning; None without one."""
     workspace: str = ""
-    """Empty: one of its group's own."""
+    """Its workspace; "": a workspace of its group."""
     max_cost: float | None = None
-    """What its slots may cost in all, in the currency of the prices."""
+    """Limit on the cost of its slots, in the currency of the prices."""

@@ -23,18 +23,18 @@ class UsageBook:
         return replace(self, rows=dict(self.rows))
 
     def holds(self, job: Job, more: int, now: datetime) -> None:
-        """Change of the slots of the job's owner from now on."""
+        """Adds `more` to the held slots of the job's owner from now on."""
         id_ = usage_id(self.pool, job.workspace_id, job.owner)
         row = self.rows.get(id_) or Usage.none_yet(self.pool, job.workspace_id, job.owner, now=now)
         self.rows[id_] = row.holding(row.held + more, now, self.half_life_s)
 
     def due(self) -> datetime | None:
-        """When the rows are to be measured."""
+        """Time of the next measurement of the rows."""
         first = min((row.measured_at for row in self.rows.values()), default=None)
         return None if first is None else first + interval(self.half_life_s)
 
     def measure(self, now: datetime) -> list[tuple[Usage, bool]]:
-        """All rows, measured at one moment; each with whether it is kept."""
+        """Measures all rows at one moment; each with whether it is kept."""
         found = []
         for id_, row in sorted(self.rows.items()):
             measured = row.measured(now, self.half_life_s)

@@ -12,20 +12,20 @@ from resolute_master.domain.job import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overheads:
-    """What starting, saving and losing work costs, in seconds."""
+    """Time that starts, saves and losses of work cost, in seconds."""
 
     restart_s: float = 60.0
     """Time of a restore from a checkpoint."""
     save_s: float = 10.0
-    """Time that a preempted one holds its slots."""
+    """Time for which preempted work holds its slots."""
     checkpoint_every_s: float = 1800.0
-    """What was done since the last multiple is lost when a machine goes without notice."""
+    """Period of checkpoints: work since the last one is lost when a machine goes away without notice."""
     notice_s: float = 120.0
     """Time from the notice to the end of an interrupted machine; 0 for no notice."""
 
 
 class Fate(StrEnum):
-    """How the work of a job has ended."""
+    """Outcome of the work of a job."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -40,12 +40,12 @@ class Work:
 
     job: Job
     first: Allocation
-    """As it was submitted."""
+    """Its first allocation."""
     submit_s: float
     length_s: float
     """Run time on its slots without any interruption."""
     slots: int
-    """What it asks for; it may have to hold more, where only whole machines serve it."""
+    """Slots that it requests. It may hold more, where only whole machines are assigned."""
     done_s: float = 0.0
     """Progress that is saved."""
     runs: int = 0
@@ -55,28 +55,28 @@ class Work:
     """Time that the present run trains after the notice of its machine's end."""
     first_start_s: float | None = None
     queued_s: float = 0.0
-    """Since when it waits, while it does."""
+    """Start of its present wait."""
     waited_s: float = 0.0
     held: list[tuple[float, float]] = field(default_factory=list)
-    """From when to when each run that is over held its slots."""
+    """Start and end of each ended run on its slots."""
     held_on: list[tuple[tuple[str, int], ...]] = field(default_factory=list)
-    """On which machines each of these held how many."""
+    """Machines of each of these runs, with the number of slots."""
     ended_s: float | None = None
     fate: Fate | None = None
-    """None until it has ended."""
+    """Its outcome; None until it has ended."""
     interruptions: int = 0
     known_s: float | None = None
-    """`length_s` as decisions know it; None is unknown. Of use with a deadline only."""
+    """Length for decisions; None is unknown. Only used with a deadline."""
     begun: float = 0.0
     """The part of it that was saved before the simulation began, 0 to 1."""
     deadline_s: float | None = None
-    """By when it shall be done."""
+    """Its deadline; None without one."""
     max_cost: float | None = None
-    """What its slots may cost in all."""
+    """Limit on the cost of its slots."""
 
     @property
     def late(self) -> bool:
-        """It has missed its deadline."""
+        """Whether it has missed its deadline."""
         if self.deadline_s is None:
             return False
         return self.fate is not Fate.COMPLETED or self.ended_s is None or self.ended_s > self.deadline_s
@@ -99,4 +99,4 @@ class Bill:
     cause: str = ""
     cost: float = 0.0
     priced_s: float = 0.0
-    """Until when `cost` is calculated."""
+    """Time until which `cost` is calculated."""

@@ -34,19 +34,19 @@ from resolute_master.lifecycle.prices import offer_price
 from resolute_master.lifecycle.step import Step
 
 State = Step | ClusterState
-"""To be read."""
+"""A state to read."""
 
 LEAST_LIFE_S = 300.0
 """Minimum time that a budget must cover for a launch: otherwise a machine would boot and be released."""
 
 ROUNDING = 1e-9
-"""Money that rounding may have made of nothing."""
+"""Largest rounding error of an amount."""
 
 LATER = timedelta(milliseconds=1)
-"""Moments are computed a little late, so that the limit is reached when they come."""
+"""Time that is added to computed moments, so that the limit is reached when they come."""
 
 FAR_S = 10 * 365 * 86_400.0
-"""What is further away than this is not waited for."""
+"""Time beyond which no moment is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,9 @@ class Reached:
     ahead_s: float = 0.0
     """Additional time that must be covered: for a save."""
     ahead: float = 0.0
-    """What that costs."""
+    """Cost of that time."""
     rises: bool = False
-    """Market prices are calculated with their possible rise."""
+    """Whether market prices are calculated with their possible rise."""
 
 
 def reached(account: Account, now: datetime, *, more: Rate = NOTHING) -> Reached | None:
@@ -104,7 +104,7 @@ def wound_down(
 
 
 def resumed(account: Account, now: datetime) -> Account:
-    """The next period has begun, or the limit was raised."""
+    """The account after the wind-down: the next period has begun, or the limit was raised."""
     return replace(account.until(now), wind_down=None)
 
 
@@ -119,7 +119,7 @@ def exhausted(account: Account, now: datetime) -> bool:
 
 
 def due(account: Account) -> datetime | None:
-    """When its limits must be checked again if nothing changes."""
+    """When the limits must be checked again if nothing changes; None for never."""
     wind_down, rate = account.wind_down, account.rate_per_hour
     if wind_down is not None and wind_down.until is not None:
         return wind_down.until
@@ -185,7 +185,8 @@ def reason(account: Account, found: Reached, called: str) -> str:
 
 
 def no_room(found: Reached, pool: str, machines: int) -> str:
-    """Why only a number of further machines of an offer can be bought. Without the current spending, so that the text is stable."""
+    """Why only a number of further machines of an offer can be launched. The text omits the current spending, so that it is
+    stable."""
     left = f"more than {machines} more machine(s)" if machines else "another machine"
     raised = f"raise it with `det resource-pool set-budget {quote(pool)}`"
     return f"the pool's budget of {found.limit:g}{found.words} does not cover {left}; {raised}"
@@ -195,25 +196,25 @@ def no_room(found: Reached, pool: str, machines: int) -> str:
 
 
 def hold_of_pool(state: State, pool: PoolName) -> str:
-    """Why nothing of the pool may start; empty when it may."""
+    """Why no work may start in the pool; "" if it may."""
     account = state.get(Account, account_id(Owner.POOL, pool))
     return account.wind_down.reason if account is not None and account.wind_down is not None else ""
 
 
 def hold_of_workspace(state: State, workspace: int) -> str:
-    """Why nothing of the workspace that costs may start; empty when it may."""
+    """Why no work of the workspace that costs may start; "" if it may."""
     account = state.get(Account, account_id(Owner.WORKSPACE, workspace))
     return account.wind_down.reason if account is not None and account.wind_down is not None else ""
 
 
 def hold_in(state: State, policy: PoolPolicy | None, workspace: int) -> str:
-    """Why nothing of the workspace may start in the pool; empty when it may. Its budget concerns what machines are paid for."""
+    """Why no work of the workspace may start in the pool; "" if it may. The budget concerns paid machines only."""
     elastic = policy is not None and policy.scaling is not None
     return hold_of_workspace(state, workspace) if elastic else ""
 
 
 def with_hold(step: Step, job: Job) -> Job:
-    """The job as it may run where it is now."""
+    """The job with the reason why its work may not start in its present pool."""
     hold = hold_in(step, step.pools.get(job.pool), job.workspace_id)
     return job if job.hold == hold else replace(job, hold=hold)
 

@@ -34,7 +34,7 @@ State = Step | ClusterState
 
 
 def book(step: Step, before: ClusterState) -> None:
-    """The changes of spending by a step, relative to its initial state; the cost is proportional to the changes."""
+    """Books the changes of spending by a step, relative to its initial state; the cost is proportional to the changes."""
     rates: defaultdict[str, Rate] = defaultdict(Rate)
     for touched in _touched(step, before):
         for owner, rate in _spending(before, before.get(Allocation, touched)):
@@ -56,7 +56,8 @@ def book(step: Step, before: ClusterState) -> None:
 
 
 def count_anew(step: Step) -> None:
-    """At a start: pools may be configured otherwise than before, and rates are counted from what is held and paid for."""
+    """At a start of the master, whose configuration may have changed: computes the rates again from held slots and paid
+    machines."""
     rates: defaultdict[str, Rate] = defaultdict(Rate)
     for allocation in step.all(Allocation):
         for owner, rate in _spending(step, allocation):
@@ -74,7 +75,7 @@ def count_anew(step: Step) -> None:
 
 
 def _configured(step: Step, account: Account) -> Account:
-    """An operator's setting applies until the configured value changes."""
+    """The account with the configured limits. An operator's setting applies until the configured value changes."""
     policy = step.pools.get(PoolName(account.name)) if account.owner is Owner.POOL else None
     if policy is None or policy.budget == account.configured:
         return account
@@ -87,14 +88,14 @@ def _account(step: Step, id_: str) -> Account:
 
 
 def begun(policy: PoolPolicy, now: datetime) -> Account | None:
-    """The account of a pool as its configuration begins it; None for one without a budget."""
+    """The initial account of a pool, from its configuration; None for one without a budget."""
     if not policy.budget:
         return None
     return Account(id=account_id(Owner.POOL, policy.name), at=now, limits=policy.budget, configured=policy.budget)
 
 
 def account_of(state: State, id_: str, now: datetime) -> Account:
-    """As it is, or as it begins."""
+    """The stored account, or the initial one."""
     known = state.get(Account, id_)
     if known is not None:
         return known
@@ -112,7 +113,7 @@ def _close(step: Step, id_: str) -> None:
 
 
 def _touched(step: Step, before: ClusterState) -> list[AllocationId]:
-    """Allocations that are not as they were, or whose job is another's now."""
+    """Allocations that were changed, or whose job has another owner now."""
     found = {allocation.id for allocation in step.written_of(Allocation)}
     for job in step.written_of(Job):
         was = before.get(Job, job.id)
@@ -122,19 +123,19 @@ def _touched(step: Step, before: ClusterState) -> list[AllocationId]:
 
 
 def _rate(allocation: Allocation) -> Rate:
-    """What it spends."""
+    """The rate of an allocation."""
     return NOTHING if allocation.ended else _at(allocation.price_per_hour, moves=allocation.price_moves)
 
 
 def _spending(state: State, allocation: Allocation | None) -> Sequence[tuple[str, Rate]]:
-    """The accounts that pay for it, each with what it spends; none while it spends nothing."""
+    """The accounts that pay for the allocation, each with its rate; none while it costs nothing."""
     if allocation is None or (rate := _rate(allocation)) is NOTHING:
         return ()
     return [(owner, rate) for owner in _owners(state, allocation)]
 
 
 def _at(price_per_hour: float | None, *, moves: bool) -> Rate:
-    """`NOTHING` itself where nothing is spent."""
+    """The rate of a price; `NOTHING` itself for a price of 0."""
     if not price_per_hour:
         return NOTHING
     return Rate(per_hour=price_per_hour, moving_per_hour=price_per_hour if moves else 0.0)
@@ -154,7 +155,7 @@ def owners_of(job: Job) -> tuple[str, ...]:
 
 
 def _book_machine(step: Step, before: Instance | None, after: Instance) -> None:
-    """From the paid start to the end of the bill, both of which become known later."""
+    """Books a machine from its paid start to the end of its bill, both of which become known later."""
     more = _rate_of_machine(after) - (NOTHING if before is None else _rate_of_machine(before))
 
     def unreported(since: datetime | None) -> float:
@@ -172,7 +173,7 @@ def _rate_of_machine(instance: Instance) -> Rate:
 
 
 def _billed(instance: Instance, since: datetime | None, now: datetime) -> float:
-    """What the cloud asks for it from a moment, None: from its beginning, until now."""
+    """Cost of a machine from a moment (None: from its beginning) until now."""
     if instance.paid_from is None:
         return 0.0
     begin = instance.paid_from if since is None else max(instance.paid_from, since)
@@ -180,7 +181,7 @@ def _billed(instance: Instance, since: datetime | None, now: datetime) -> float:
 
 
 def _learn(step: Step, ended: Allocation) -> None:
-    """How long its save and end took, if it was asked for them."""
+    """Records how long its save and end took, if it was preempted."""
     request = ended.preempt
     if request is None or request.acknowledged_at is None or ended.ended_at is None or ended.ended_at != step.now:
         return
@@ -195,15 +196,15 @@ def _learn(step: Step, ended: Allocation) -> None:
 
 
 def payers(state: State, allocation: Allocation, now: datetime) -> tuple[Account, ...]:
-    """The accounts with limits that pay for it, or would when it has slots."""
+    """The accounts with limits that pay for the allocation, or would if it had slots."""
     job = state.get(Job, allocation.job_id)
     known = (account_of(state, owner, now) for owner in (() if job is None else owners_of(job)))
     return tuple(account for account in known if account.limits)
 
 
 def refuse_start(step: Step, id_: str, more: Rate, found: budget.Reached | None, unpriced: str = "") -> None:
-    """An account closes, because a start would reach the limit `found`; or because it is unknown what
-    it would spend, on the agents `unpriced`."""
+    """Winds an account down, because a start would reach the limit `found`, or because its cost is unknown on the agents
+    `unpriced`."""
     account = _account(step, id_)
     if unpriced:
         _wind_down(step, account, _unpriced(account, unpriced), None)
@@ -221,7 +222,7 @@ def _unpriced(account: Account, agents: str) -> str:
 
 
 def fall_due(step: Step, account: Account) -> None:
-    """Its limits are to be looked at."""
+    """Checks the limits of an account."""
     wind_down = account.wind_down
     if wind_down is not None and wind_down.until is None:
         for allocation in _work(step, account):
@@ -237,7 +238,8 @@ def fall_due(step: Step, account: Account) -> None:
 
 
 def _wind_down(step: Step, account: Account, reason: str, until: datetime | None, *, more: Rate = NOTHING) -> None:
-    """Nothing new, and what runs saves and ends. `more` would be spent beside that if it were not for the limit."""
+    """Winds an account down: no new work starts, and running work saves and ends. `more`: the rate that the refused work would
+    add."""
     if account.wind_down is None:
         step.put(budget.wound_down(account, reason, until, step.now, more=more))
         _log(step, account, reason)
@@ -253,7 +255,7 @@ def _wind_down(step: Step, account: Account, reason: str, until: datetime | None
 
 
 def _resumed(step: Step, account: Account) -> Account:
-    """The next period has begun, or the limit was raised."""
+    """Ends the wind-down: the next period has begun, or the limit was raised."""
     going_on = budget.resumed(account, step.now)
     step.put(going_on)
     _log(step, account, "the budget has funds again: work resumes")
@@ -286,7 +288,7 @@ def _hold_jobs(step: Step, account: Account) -> None:
 
 
 def _work(step: Step, account: Account) -> list[Allocation]:
-    """What spends from it, or keeps its machines from ending; and of an experiment also what waits."""
+    """The allocations that the account pays for, or that keep its machines from ending; of an experiment also the pending ones."""
     match account.owner:
         case Owner.EXPERIMENT:
             trials = step.find(Trial, "trials_of_experiment", int(account.name))
@@ -302,7 +304,8 @@ def _work(step: Step, account: Account) -> list[Allocation]:
 
 
 def go_on(step: Step, experiment: Experiment) -> None:
-    """It is to be active again. Raises `FailedPrecondition` for one that was stopped for its limit and would be at once."""
+    """Ends the wind-down of an experiment that is activated. Raises `FailedPrecondition` if it would reach its limit again at
+    once."""
     account = step.get(Account, account_id(Owner.EXPERIMENT, experiment.id))
     if account is None or account.wind_down is None:
         return
@@ -312,7 +315,7 @@ def go_on(step: Step, experiment: Experiment) -> None:
 
 
 def set_max_cost(step: Step, command: SetMaxCost) -> None:
-    """It counts from now on, and what was spent before counts too."""
+    """Sets the limit of an experiment. It includes the spending so far."""
     experiment = experiments.need(step, command.experiment)
     if experiment.state.stopping or experiment.state.gone:
         raise FailedPrecondition(f"experiment {experiment.id} is {experiment.state}: its cost is what it is")
@@ -337,7 +340,7 @@ def set_max_cost(step: Step, command: SetMaxCost) -> None:
 
 
 def set_budget(step: Step, command: SetBudget) -> None:
-    """It counts from now on, and what was spent before in the same day and month counts too."""
+    """Sets the limits of a pool or a workspace. They include the spending so far in the same day and month."""
     if command.owner not in tuple(Owner):
         raise InvalidInput(f"owner: '{command.owner[:80]}' has no budget; name one of {', '.join(Owner)}")
     owner = Owner(command.owner)
@@ -368,6 +371,6 @@ def set_budget(step: Step, command: SetBudget) -> None:
 
 
 def check_amount(key: str, amount: float) -> None:
-    """Raises `InvalidInput` for what is no sum of money."""
+    """Raises `InvalidInput` for an invalid amount of money."""
     if not 0 < amount < float("inf"):
         raise InvalidInput(f"{key}: {amount:g} must be greater than 0, and finite; omit it for no limit")

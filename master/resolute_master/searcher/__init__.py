@@ -1,7 +1,7 @@
 """Search methods: pure functions of their own saved state that decide which trials to create, continue and stop.
 
-Knows hyperparameters, metrics and the order of a search's events. Must not know experiments, slots, time or storage: a trial is a
-request id here.
+Contains hyperparameters, metrics and the order of a search's events. Must not depend on experiments, slots, time or storage: a
+trial is a request id here.
 
 - `events`           the events of a search, and its requests
 - `records`          the rows of its trials

@@ -12,11 +12,11 @@ from typing import Any
 
 Path = tuple[str, ...]
 Condition = Mapping[str, Sequence[Any]]
-"""Of one hyperparameter: choices by dotted path, and the values of each."""
+"""The condition of one hyperparameter: choices by dotted path, and the values of each."""
 
 
 def leaves(space: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """What is not a group, by sorted names, depth first."""
+    """The hyperparameters that are not groups, by sorted names, depth first."""
     for name in sorted(space):
         spec, path = space[name], (*above, name)
         if isinstance(spec, Mapping) and spec.get("type") is None:
@@ -26,7 +26,7 @@ def leaves(space: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, A
 
 
 def conditions(space: Mapping[str, Any]) -> dict[Path, Condition]:
-    """Of those that have one."""
+    """The conditions of the hyperparameters that have one, by path."""
     return {path: spec["when"] for path, spec in leaves(space) if isinstance(spec, Mapping) and spec.get("when")}
 
 
@@ -37,21 +37,21 @@ def controlling(space: Mapping[str, Any]) -> list[Path]:
 
 
 class Presence:
-    """Which hyperparameters are there, when the choices that matter have these values."""
+    """Determines which hyperparameters exist with given values of the choices."""
 
     def __init__(self, space: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        """`values` by dotted path."""
+        """`values`: the values of choices, by dotted path."""
         self._conditions = {".".join(path): when for path, when in conditions(space).items()}
         self._values = values
 
     def of(self, name: str) -> bool:
-        """By dotted path. The configuration was checked: no choice depends on itself."""
+        """Whether the hyperparameter at the dotted path exists. The configuration was checked: no choice depends on itself."""
         when = self._conditions.get(name, {})
         return all(self.of(other) and is_one_of(self._values.get(other), allowed) for other, allowed in when.items())
 
 
 def pruned(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
-    """The point without what is not there. Groups stay, also empty ones."""
+    """The point without absent hyperparameters. Groups stay, even if they are empty."""
     found = conditions(space)
     if not found:
         return dict(point)
@@ -61,7 +61,7 @@ def pruned(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]
 
 
 def is_one_of(value: Any, allowed: Sequence[Any]) -> bool:
-    """As JSON: a truth value is no number."""
+    """Whether the value is one of `allowed`, compared as JSON: a boolean is not a number."""
     return json.dumps(value, sort_keys=True) in {json.dumps(each, sort_keys=True) for each in allowed}
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class ExitReason(StrEnum):
-    """Why a trial ended otherwise than well."""
+    """Reason of a trial's end that was not a success."""
 
     ERRORED = "ERRORED"
     USER_CANCELED = "USER_CANCELED"
@@ -24,11 +24,11 @@ class ValidationCompleted(Struct, frozen=True, kw_only=True, gc=False):
     metric: float | None
     steps_completed: int
     time: float | None = None
-    """In units of `searcher.time_metric`."""
+    """Time of training, in units of `searcher.time_metric`."""
 
 
 class OperationCompleted(Struct, frozen=True, kw_only=True, gc=False):
-    """The trial has trained until the length that it was given."""
+    """The trial has trained until its length."""
 
     request_id: str
     length: int
@@ -36,14 +36,14 @@ class OperationCompleted(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ProgressReported(Struct, frozen=True, kw_only=True, gc=False):
-    """`progress` is the trial's own fraction, 0 to 1."""
+    """A report of progress. `progress` is the trial's own fraction, 0 to 1."""
 
     request_id: str
     progress: float
 
 
 class TrialExited(Struct, frozen=True, kw_only=True, gc=False):
-    """`reason` None: it ended well."""
+    """The end of a trial. `reason` None: it succeeded."""
 
     request_id: str
     reason: ExitReason | None
@@ -59,7 +59,7 @@ SearchEvent = ValidationCompleted | OperationCompleted | ProgressReported | Tria
 
 
 class Create(Struct, frozen=True, kw_only=True, gc=False):
-    """A new trial."""
+    """A request for a new trial."""
 
     request_id: str
     hparams: Mapping[str, Any]
@@ -69,7 +69,7 @@ class Create(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Train(Struct, frozen=True, kw_only=True, gc=False):
-    """The trial has a new length to train until: what idles asks for slots again."""
+    """The trial has a new length to train to. An idle trial requests slots again."""
 
     request_id: str
     length: int
@@ -82,7 +82,7 @@ class Stop(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Shutdown(Struct, frozen=True, kw_only=True, gc=False):
-    """The search is over. `failure`: all that trained failed, or it cannot continue; `cancel`: all were canceled.
+    """The search has ended. `failure`: all trials that trained failed, or it cannot continue; `cancel`: all were canceled.
 
     With neither it is complete. A trial with invalid hyperparameters never trained and counts for neither.
     """

@@ -1,6 +1,6 @@
 """The random numbers of one search: Mersenne Twister, seeded like NumPy's legacy `RandomState`.
 
-The whole state is (seed, draws of 32 bits so far), so it is saved as two integers. Taking it up again draws them again, which a
+The whole state is (seed, draws of 32 bits so far), so it is saved as two integers. To resume from it draws them again, which a
 search of ten thousand trials must not do for each of them: a generator that continues where another has stopped takes over its
 twister.
 
@@ -22,16 +22,16 @@ AT_ONCE = 5
 
 
 class Generator:
-    """Deterministic; `state` is JSON."""
+    """A deterministic generator; `state` is JSON."""
 
     def __init__(self, seed: int, draws: int = 0) -> None:
         self._seed = seed & WORD
         self._draws = draws
         self._words = [self._seed]
-        """Those that come of the seed, as many as were needed: all of them are a part of a millisecond, and most searches draw
-        once for a trial or not at all."""
+        """Words from the seed, as many as were needed. All of them take a part of a millisecond, and most searches draw once per
+        trial or never."""
         self._twister: random.Random | None = None
-        """For the draws that are not early."""
+        """Generator of the draws that are not early."""
 
     def leave(self) -> tuple[int, int]:
         """The state to continue from: the twister passes to the next generator."""
@@ -81,7 +81,7 @@ class Generator:
         return (high << 32) | low
 
     def octets(self, count: int) -> bytes:
-        """Little-endian from successive draws."""
+        """Random bytes, little-endian from successive draws."""
         octets = b"".join([self.word().to_bytes(4, "little") for _ in range((count + 3) // 4)])
         return octets[:count]
 
@@ -113,7 +113,7 @@ LEFT = 64
 """Number of cached twisters, the newest; they take 3 kB each, and few searches are active."""
 
 _left: dict[tuple[int, int], random.Random] = {}
-"""By seed and draws so far. What is not here is drawn again: it changes what a draw costs, and no draw."""
+"""Cached twisters, by seed and draws so far. A missing one is drawn again, which affects the time of a draw, but no draw."""
 
 
 def _leave(state: tuple[int, int], twister: random.Random) -> None:

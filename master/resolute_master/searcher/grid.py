@@ -19,10 +19,10 @@ from resolute_master.searcher.method import Draft, Method, Planned, share_done
 from resolute_master.searcher.records import Records
 
 MAX_VALUES = 100_000
-"""Of one axis: a longer one makes more trials than any cluster runs."""
+"""Most values of one axis: a longer one makes more trials than any cluster runs."""
 
 Axis = tuple[Path, Sequence[Any]]
-"""Where a value goes, and the values that it takes."""
+"""Path of a hyperparameter, and its values."""
 
 
 class GridSearch(Method):
@@ -74,7 +74,7 @@ class GridSearch(Method):
             draft.create({}, hparams=point, length=self._length)
 
     def point(self, index: int) -> dict[str, Any]:
-        """From the start of the grid, counted from 0."""
+        """The point with this index from the start of the grid, counted from 0."""
         number = bisect_right(self._ends, index)
         block = self._blocks[number]
         index -= self._ends[number] - block.points
@@ -98,7 +98,8 @@ class _Block(Struct, frozen=True):
 
 
 def _blocks(space: Space, all_axes: Sequence[Axis]) -> list[_Block]:
-    """One for each combination of the choices that others depend on, the last of them the fastest; without such, one in all."""
+    """One block for each combination of the choices that others depend on, the last of them the fastest; a single one if there
+    are none."""
     chosen, by_path = controlling(space), dict(all_axes)
     if math.prod(len(by_path[path]) for path in chosen) > MAX_VALUES:
         raise InvalidInput(
@@ -123,7 +124,7 @@ def _group(point: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def axes(space: Space, above: Path = ()) -> list[Axis]:
-    """One for each leaf, by sorted names, depth first."""
+    """One axis for each leaf, by sorted names, depth first."""
     found: list[Axis] = []
     for name in sorted(space):
         spec, path = space[name], (*above, name)
@@ -175,13 +176,13 @@ def _integers(low: int, high: int, count: int) -> list[int]:
 
 
 def _half_away(numerator: int, denominator: int) -> int:
-    """The nearest whole number, of two the one further from zero."""
+    """The nearest whole number; of two, the one further from zero."""
     whole = (2 * abs(numerator) + denominator) // (2 * denominator)
     return whole if numerator >= 0 else -whole
 
 
 def _evenly(low: float, high: float, count: int) -> list[float]:
-    """Both ends included; the middle alone for a count of 1."""
+    """Evenly spaced values, both ends included; the middle alone for a count of 1."""
     if count == 1:
         return [(low + high) / 2]
     return [*(low + step * (high - low) / (count - 1) for step in range(count - 1)), high]

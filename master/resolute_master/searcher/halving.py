@@ -30,14 +30,14 @@ from resolute_master.searcher.method import Draft, Method, Planned, Stage, fract
 from resolute_master.searcher.records import Records
 
 LOST = sys.float_info.max
-"""The score of a trial that ended before its rung: behind every metric that is a number."""
+"""Score of a trial that ended before its rung: behind every metric that is a number."""
 
 STRAGGLERS = 1.2
 """Remaining fraction of a search in which all trials have reported at the first rung."""
 
 
 class Bracket(Struct, frozen=True, kw_only=True):
-    """One tournament: what its rungs ask for, and how many trials it makes, at most `at_once` to begin with."""
+    """One bracket: the lengths of its rungs, and the number of trials, at most `at_once` of them at the beginning."""
 
     units: tuple[int, ...]
     divisor: float
@@ -49,7 +49,7 @@ class Bracket(Struct, frozen=True, kw_only=True):
         return len(self.units) - 1
 
     def kept(self, results: int) -> int:
-        """How many of `results` trials continue."""
+        """Number of `results` trials that continue."""
         return max(math.floor(results / self.divisor), 1)
 
 
@@ -63,7 +63,7 @@ class _State:
         self.ended: int = row[2]
         self.closed: int = row[3]
         self.outstanding: list[int] = list(row[4])
-        """By rung: how many train for it."""
+        """Number of trials that train for each rung."""
 
     @property
     def row(self) -> list[Any]:
@@ -71,7 +71,8 @@ class _State:
 
 
 class HalvingSearch(Method):
-    """`by_length`: trials train for the lengths of the rungs; else `units` count the time metric, and trials are stopped."""
+    """Asynchronous successive halving. `by_length`: trials train for the lengths of the rungs; otherwise `units` count the time
+    metric, and trials are stopped."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class HalvingSearch(Method):
         promotes: bool = False,
         length: int | None = None,
     ) -> None:
-        """`length`: what every trial is given where the rungs count the time metric."""
+        """`length`: the length of every trial where the rungs count the time metric."""
         self._space = space
         self._brackets = tuple(brackets)
         self._smaller = smaller_is_better
@@ -108,7 +109,7 @@ class HalvingSearch(Method):
                 self._create(draft, index)
 
     def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None:
-        """Its metric counts at every rung that it has come to since the report before."""
+        """Enters the metric at every rung that the trial has reached since its previous report."""
         if self._by_length:
             return
         if event.metric is None or event.time is None or not math.isfinite(event.time):
@@ -180,7 +181,7 @@ class HalvingSearch(Method):
         self._keep(draft, index, state)
 
     def _replace(self, draft: Draft, index: int) -> bool:
-        """One more trial, unless there are as many as were requested."""
+        """Creates one more trial, unless all requested ones exist."""
         state = self._state(draft.own, index)
         if draft.search.over or state.created - state.invalid >= self._brackets[index].max_trials:
             return False
@@ -215,7 +216,7 @@ class HalvingSearch(Method):
     # -- promoting ---------------------------------------------------------------------------------------------
 
     def _report(self, draft: Draft, trial: SearchTrial, score: float) -> bool:
-        """A result at the trial's rung; returns whether any trial got a length for it."""
+        """Enters a result at the trial's rung; returns whether any trial got a length because of it."""
         index, rung = _place_of(trial)
         bracket, board, state = self._brackets[index], _board(index, rung), self._state(draft.own, index)
         state.outstanding[rung] -= 1
@@ -242,7 +243,7 @@ class HalvingSearch(Method):
         return False
 
     def _promote(self, draft: Draft, trial: SearchTrial) -> bool:
-        """One that has ended is taken to have done badly at the next rung at once."""
+        """Promotes a trial. If it has ended, it gets the worst result at the next rung at once."""
         index, rung = _place_of(trial)
         state = self._state(draft.own, index)
         state.outstanding[rung + 1] += 1
@@ -260,7 +261,8 @@ class HalvingSearch(Method):
             self._close_out(draft, index)
 
     def _close_out(self, draft: Draft, index: int) -> None:
-        """Once all trials have reported at rung 0: a trial at a rung that no further trial will reach will not be promoted."""
+        """Once all trials have reported at rung 0, stops trials at rungs that no further trial will reach, because they cannot be
+        promoted."""
         bracket = self._brackets[index]
         if draft.records.size(_board(index, 0)) < bracket.max_trials:
             return
@@ -277,14 +279,15 @@ class HalvingSearch(Method):
     # -- what trials are worth ---------------------------------------------------------------------------------
 
     def _rise(self, draft: Draft, trial: SearchTrial, reason: str = "") -> SearchTrial:
-        """To the next rung."""
+        """Moves the trial to the next rung."""
         own = {**trial.own, "rung": trial.own["rung"] + 1}
         trial = draft.update(trial, own=own, reason=reason or trial.reason)
         return draft.update(trial, worth=self._worth(draft.records, trial))
 
     def _compare_again(self, draft: Draft, index: int, rung: int) -> None:
-        """A result of the rung was added or removed. Of those that have gone on from there, it moves at most one across each of the
-        places up to which trials continue, and up to which they would continue from the next rung as well."""
+        """Updates the worth of trials after a result of the rung was added or removed. Of the trials that continued from the
+        rung, at most one moves across each of the two thresholds: to continue from this rung, and to continue from the next
+        one."""
         bracket, board = self._brackets[index], _board(index, rung)
         results = draft.records.size(board)
         kept = bracket.kept(results)
@@ -298,7 +301,7 @@ class HalvingSearch(Method):
                         draft.update(trial, worth=worth)
 
     def _worth(self, records: Records, trial: SearchTrial) -> Worth:
-        """Of one that trains: by its place among all results at the rung before, as they are now."""
+        """Worth of a trial that trains: by its place among all present results at the rung before."""
         index, rung = _place_of(trial)
         bracket = self._brackets[index]
         undecided = likely(1.0 if bracket.top == 0 else 1 / bracket.divisor)
@@ -343,7 +346,7 @@ class HalvingSearch(Method):
         )
 
     def plan(self) -> tuple[Planned, ...]:
-        """As many as the sizes of the rungs say; results decide which."""
+        """Trials by length, by the sizes of the rungs; results decide which ones."""
         ends: Counter[int] = Counter()
         for bracket in self._brackets:
             left = bracket.max_trials
@@ -359,7 +362,7 @@ class HalvingSearch(Method):
 
 
 def _place_of(trial: SearchTrial) -> tuple[int, int]:
-    """Its bracket, and the rung that it trains for or was judged at."""
+    """The bracket of a trial, and the rung that it trains for or was judged at."""
     return trial.own["bracket"], trial.own["rung"]
 
 
@@ -386,13 +389,13 @@ def one_bracket(*, num_rungs: int, divisor: float, max_trials: int, units: int, 
 
 
 MAX_RUNGS = 100
-"""Of a bracket; with a divisor of 2 these are more units than can be counted."""
+"""Most rungs of a bracket; with a divisor of 2 these are more units than can be counted."""
 
 
 def rung_counts(
     *, mode: str, max_rungs: int, bracket_rungs: Sequence[int], divisor: float, max_trials: int, units: int
 ) -> list[int]:
-    """Of each bracket, the one that stops earliest first."""
+    """Number of rungs of each bracket; the bracket that stops earliest comes first."""
     if bracket_rungs:
         return sorted(bracket_rungs, reverse=True)
     most = min(

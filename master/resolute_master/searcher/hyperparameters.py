@@ -19,12 +19,12 @@ Space = Mapping[str, Any]
 
 
 def sample(space: Space, generator: Generator) -> dict[str, Any]:
-    """Draw every hyperparameter once; what has a condition that is not met is drawn, too, and left out."""
+    """Draw every hyperparameter once. One whose condition is not met is drawn as well, and left out."""
     return pruned(space, {name: draw(name, space[name], generator) for name in sorted(space)})
 
 
 def draw(name: str, spec: Any, generator: Generator) -> Any:
-    """One hyperparameter or group, whatever its conditions; `name` is for errors."""
+    """Draw one hyperparameter or group, whatever its conditions; `name` is for errors."""
     if not isinstance(spec, Mapping):
         return spec
     if spec.get("type") is None:
@@ -51,6 +51,6 @@ def draw(name: str, spec: Any, generator: Generator) -> Any:
 
 
 def _uniform(spec: Mapping[str, Any], generator: Generator) -> float:
-    """At least `minval` and less than `maxval`, which rounding must not reach."""
+    """A number of at least `minval` and less than `maxval`, which rounding must not reach."""
     low, high = float(spec["minval"]), float(spec["maxval"])
     return min(low + (high - low) * generator.unit(), math.nextafter(high, low))

@@ -45,11 +45,11 @@ Outcome = tuple[Search, tuple[SearchAction, ...]]
 
 
 class TrialState(StrEnum):
-    """Where a trial is in its search."""
+    """State of a trial in its search."""
 
     TRAINING = "training"
     WAITING = "waiting"
-    """It waits until others have reported results."""
+    """The trial waits until others have reported results."""
     STOPPED = "stopped"
     ENDED = "ended"
 
@@ -65,7 +65,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     rank: int | None = None
     """Its rank among the results of the highest rung for which it has reported one."""
     ranked: int | None = None
-    """How many results these are."""
+    """Number of these results."""
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -84,58 +84,58 @@ class PointRequest(Struct, frozen=True, kw_only=True):
 
 
 class SearchMethod(Protocol):
-    """One search method with its configuration; holds nothing that is not in the state.
+    """One search method with its configuration; it has no state besides that of the search.
 
     It receives events of open trials of active searches, and writes the consequences into the draft.
     """
 
     @property
     def requires(self) -> str:
-        """The Python module that must be there for it; empty for none."""
+        """The Python module that it requires; "" for none."""
         ...
 
     @property
     def max_trials(self) -> int:
-        """How many valid trials it makes at most."""
+        """Most valid trials that it requests."""
         ...
 
     @property
     def at_once(self) -> int:
-        """How many trials it begins with."""
+        """Number of trials at its beginning."""
         ...
 
     def begin(self, draft: Draft) -> None:
-        """The first trials."""
+        """Requests the first trials."""
         ...
 
     def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None: ...
 
     def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
-        """It has trained until its length; its row already contains this."""
+        """The trial has trained until its length; its row already contains this."""
         ...
 
     def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
-        """It has ended; its row and the draft's counts already contain this."""
+        """The trial has ended; its row and the draft's counts already contain this."""
         ...
 
     def proposed(self, draft: Draft, points: Sequence[Mapping[str, Any]]) -> None:
-        """Points have come that it waits for."""
+        """The search has received points for which it waits."""
         ...
 
     def point_request(self, search: Search) -> PointRequest | None:
-        """The points that it waits for; None for a method that draws its own."""
+        """The points for which it waits; None for a method that draws its own."""
         ...
 
     def progress(self, search: Search, records: Records) -> float:
-        """Of the whole search, 0 to 1."""
+        """Progress of the whole search, 0 to 1."""
         ...
 
     def stage(self, trial: SearchTrial, records: Records) -> Stage:
-        """Where a trial is."""
+        """Stage of a trial."""
         ...
 
     def plan(self) -> tuple[Planned, ...]:
-        """Its expected work, by ascending units, as far as the configuration defines it."""
+        """The expected trials by ascending units, as far as the configuration defines them."""
         ...
 
 
@@ -148,14 +148,14 @@ class Method:
         """Ignores the event."""
 
     def completed(self, draft: Draft, trial: SearchTrial, metric: float) -> None:
-        """There is one length for each trial."""
+        """Stops the trial, because there is one length for each."""
         draft.stop(trial, "it has trained until its length")
 
     def exited(self, draft: Draft, trial: SearchTrial, reason: ExitReason | None) -> None:
-        """It is not replaced."""
+        """Ignores the event: the trial is not replaced."""
 
     def proposed(self, draft: Draft, points: Sequence[Mapping[str, Any]]) -> None:
-        """No trial waits for them."""
+        """Ignores the event: no trial waits for points."""
 
     def point_request(self, search: Search) -> PointRequest | None:
         return None
@@ -173,18 +173,18 @@ def state_of(trial: SearchTrial) -> TrialState:
 
 
 def reason_of(trial: SearchTrial, aim: str = "") -> str:
-    """Why it is where it is; `aim` is what it trains for."""
+    """The reason for a trial's stage; `aim` is what it trains for."""
     return trial.reason or f"it has reported no result yet{aim}"
 
 
 class Draft:
-    """A search being changed by one event. Rows of trials are written through at once."""
+    """A search during one event. Rows of trials are written through at once."""
 
     def __init__(self, search: Search, records: Records) -> None:
         self.search = search
         self.records = records
         self.own: dict[str, Any] = dict(search.own)
-        """The method's own; lists and maps in it must be replaced, not changed."""
+        """Data of the method. Lists and maps in it must be replaced, not changed."""
         self._generator = Generator.of(search.generator)
         self.actions: list[SearchAction] = []
 
@@ -202,7 +202,7 @@ class Draft:
         own: Mapping[str, Any] | None = None,
         source: str | None = None,
     ) -> SearchTrial:
-        """Ask for one more trial: its point first (drawn, if it is not given), then its id, then its seed."""
+        """Request one more trial: its point first (drawn, if it is not given), then its id, then its seed."""
         point = sample(space, self._generator) if hparams is None else dict(hparams)
         request_id = uuid_of(self._generator.octets(16))
         seed = self._generator.bounded(MAX_TRIAL_SEED)
@@ -226,7 +226,7 @@ class Draft:
         return changed
 
     def stand(self, trial: SearchTrial, board: str, score: float, *, newest_first: bool) -> tuple[SearchTrial, int]:
-        """Enter a result of the trial; answers how many are before it. Of equal scores the newest is first, or last."""
+        """Enter a result of the trial; returns the number of results before it. Of equal scores the newest is first, or last."""
         number = self.search.results + 1
         self.search = replace(self.search, results=number)
         standing = Standing(board=board, score=score, order=-number if newest_first else number)
@@ -238,13 +238,13 @@ class Draft:
         return self.update(trial, length=length, completed=False, reason=reason)
 
     def stop(self, trial: SearchTrial, reason: str) -> SearchTrial:
-        """It receives the event if it has not ended."""
+        """Stop a trial. It receives the event if it has not ended."""
         if trial.open:
             self.actions.append(Stop(request_id=trial.request_id))
         return self.update(trial, stopped=True, reason=reason)
 
     def shut_down(self, *, failure: bool = False, reason: str = "") -> None:
-        """Once: nothing follows."""
+        """End the search, once; no request follows."""
         search = self.search
         if not search.over:
             self.search = replace(search, over=True)
@@ -260,14 +260,14 @@ class Draft:
 
 
 def start(method: SearchMethod, id_: ExperimentId, seed: int, records: Records) -> Outcome:
-    """A new search, and its first trials."""
+    """Begin a search; returns it with its first requests."""
     draft = Draft(Search(id=id_, generator=Generator(seed).leave()), records)
     method.begin(draft)
     return draft.done()
 
 
 def tell(method: SearchMethod, search: Search, records: Records, event: SearchEvent) -> Outcome:
-    """Take in one event. What concerns an unknown or ended trial, or comes after the end, changes nothing.
+    """Apply one event. An event of an unknown or ended trial, or after the end, changes nothing.
 
     The end of a trial is booked also after the end of the search.
     """
@@ -339,19 +339,19 @@ def _end_reason(trial: SearchTrial, reason: ExitReason | None) -> dict[str, str]
 
 
 def fraction(value: float) -> float:
-    """The nearest of 0 to 1; what is no number counts as nothing done."""
+    """The value limited to 0 to 1; a value that is not finite counts as 0."""
     return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
 
 
 def score_of(metric: float, *, smaller_is_better: bool) -> float:
-    """The smaller the better, whatever the metric is; NaN is worse than everything."""
+    """Score of a metric: the smaller the better, whatever the metric is; NaN is worse than everything."""
     if math.isnan(metric):
         return math.inf
     return metric if smaller_is_better else -metric
 
 
 def share_done(search: Search, trials: int) -> float:
-    """Of trials that are wanted, so that it does not fall when another one starts: ended ones count 1."""
+    """Completed share of the requested trials. Ended ones count 1, so that the share does not fall when another one starts."""
     if search.over:
         return 1.0
     return fraction((search.valid - search.open + search.progress / WHOLE) / trials)

@@ -112,7 +112,7 @@ def _proposed(searcher: Block, space: Space) -> SearchMethod:
 
 
 def _units(searcher: Block) -> tuple[int, bool]:
-    """How far the longest trials go, and whether that is a length that trials are given."""
+    """The length of the longest trials, and whether trials get it as a length."""
     if searcher.get("max_time") is not None and searcher.get("time_metric"):
         if int(searcher["max_time"]) < 1:
             raise InvalidInput(f"searcher.max_time: must be at least 1, not {searcher['max_time']}")
@@ -135,4 +135,4 @@ METHODS: Mapping[str, Callable[[Block, Space], SearchMethod]] = {
     "pbt": _population,
     "optuna": _proposed,
 }
-"""Each makes its method from a complete `searcher` block and the search space."""
+"""Constructors of the methods, from a complete `searcher` block and the search space."""

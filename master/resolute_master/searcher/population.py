@@ -36,7 +36,8 @@ class Exploration(Struct, frozen=True, kw_only=True):
 
 
 class PopulationSearch(Method):
-    """`length` is that of a round; `truncated` the part of the population that is replaced after each."""
+    """Population based training. `length` is that of a round; `truncated` the part of the population that is replaced after
+    each."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class PopulationSearch(Method):
 
     @property
     def max_trials(self) -> int:
-        """If every trial is lost in every round but the last."""
+        """Most trials, if every trial is lost in every round but the last."""
         return self._size * self._rounds
 
     @property
@@ -132,7 +133,7 @@ class PopulationSearch(Method):
         draft.create(self._space, hparams=point, length=self._length, own=own, source=source)
 
     def _point(self, draft: Draft, source: SearchTrial | None) -> dict[str, Any]:
-        """A changed copy of the source's, or one that is drawn again."""
+        """A changed copy of the source's point; without a source, a new point."""
         if source is None:
             return sample(self._space, draft.generator)
         return explored(self._space, source.own["point"], self._exploration, draft.generator)
@@ -161,7 +162,7 @@ class PopulationSearch(Method):
         )
 
     def plan(self) -> tuple[Planned, ...]:
-        """Assumes that no trial is lost: trials that are replaced after a round may be old or new, and are counted as new."""
+        """The plan if no trial is lost. Trials that are replaced after a round may be old or new, and are counted as new."""
         replaced = math.floor(self._truncated * self._size)
         ends = {self._length: replaced * (self._rounds - 1)} if replaced else {}
         whole = self._rounds * self._length
@@ -170,15 +171,15 @@ class PopulationSearch(Method):
 
 
 def explored(space: Space, point: Mapping[str, Any], how: Exploration, generator: Generator) -> dict[str, Any]:
-    """Every hyperparameter drawn again or perturbed within its bounds; choices that are not drawn again stay. One whose
-    condition was not met before is drawn."""
+    """The point with every hyperparameter drawn again or perturbed within its bounds; choices that are not drawn again stay. One
+    whose condition was not met before is drawn."""
     return pruned(
         space, {name: _explored(space[name], point.get(name, ABSENT), how, generator) for name in sorted(space)}
     )
 
 
 def _explored(spec: Any, value: Any, how: Exploration, generator: Generator) -> Any:
-    """`value` is `ABSENT` where its condition was not met."""
+    """One changed hyperparameter. `value` is `ABSENT` where its condition was not met."""
     if not isinstance(spec, Mapping):
         return spec
     if spec.get("type") is None:

@@ -20,7 +20,7 @@ from resolute_master.searcher.records import Records
 
 
 class SamplerSettings(Struct, frozen=True, kw_only=True):
-    """Which sampler, and how it samples."""
+    """A sampler and its settings."""
 
     sampler: str
     """`tpe` or `cma_es`."""
@@ -29,7 +29,8 @@ class SamplerSettings(Struct, frozen=True, kw_only=True):
 
 
 class ProposedSearch(Method):
-    """`max_trials` points, `drawn` of them drawn at random; at most `limit` trials at a time (0: all)."""
+    """A search over proposed points: `max_trials` points, `drawn` of them drawn at random; at most `limit` trials at a time (0:
+    all)."""
 
     requires = "optuna"
 
@@ -64,7 +65,7 @@ class ProposedSearch(Method):
         self._fill(draft)
 
     def validated(self, draft: Draft, trial: SearchTrial, event: ValidationCompleted) -> None:
-        """The best of a trial's validations is what its point is worth."""
+        """Records the best of a trial's validations as the value of its point."""
         if event.metric is None:
             return
         known = trial.own["metric"]
@@ -92,7 +93,7 @@ class ProposedSearch(Method):
         return min(self.max_trials - search.valid, self._limit - search.open)
 
     def _fill(self, draft: Draft) -> None:
-        """With points of its own until there are results to learn from."""
+        """Creates trials with points of its own until there are enough results for the sampler."""
         while draft.search.requested < self._startup and self._room(draft.search) > 0:
             self._create(draft, sample(self._space, draft.generator))
 

@@ -1,4 +1,4 @@
-"""`single` and `random`: points drawn independently; validations are of no interest."""
+"""`single` and `random`: points that are drawn independently, without regard to validations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resolute_master.searcher.records import Records
 
 
 class RandomSearch(Method):
-    """`max_trials` points, at most `at_once` of them at a time (0: all). A point that turns out invalid is replaced."""
+    """A search over `max_trials` random points, at most `at_once` of them at a time (0: all). An invalid point is replaced."""
 
     replaces_invalid = True
 

@@ -1,4 +1,4 @@
-"""Where a search keeps the rows of its trials. The cluster's working copy is one such place; here is one for everything else."""
+"""The rows of a search's trials: the port, which the cluster's working copy implements, and an implementation in memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from resolute_master.domain.search import Boards, ChangedBoards, Place, SearchTr
 
 
 class Records(Protocol):
-    """The rows of one search. What is put is read back at once, and counts on the boards."""
+    """The rows of one search. A written row is read back at once, and counts on the boards."""
 
     def get(self, request_id: str) -> SearchTrial | None: ...
 
     def put(self, trial: SearchTrial) -> None: ...
 
     def size(self, board: str) -> int:
-        """How many results are on the board."""
+        """Number of results on the board."""
         ...
 
     def below(self, board: str, place: Place) -> int:
-        """How many of them come before that place."""
+        """Number of results before that place."""
         ...
 
     def at(self, board: str, index: int) -> SearchTrial:

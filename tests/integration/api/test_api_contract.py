@@ -55,7 +55,7 @@ EXTENSIONS = {
 
 
 NEEDED_QUERIES = {"/api/v1/trials/time-series": "?trialIds={trialId}&metricNames=loss"}
-"""Of calls that ask for nothing without one."""
+"""Queries of calls that need one."""
 
 
 def shape(path: str) -> str:

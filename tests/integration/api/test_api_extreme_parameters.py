@@ -108,7 +108,7 @@ async def messages_of(
 
 
 async def status(world: World, method: str, path: str, body: Any = None) -> tuple[int, str]:
-    """Of one call whose answer may be a stream without an end."""
+    """Status and text of one call whose answer may be an endless stream."""
     answer = await world.send(method, path, body)
     text = "" if answer.status == 200 else (await answer.text())[:200]
     answer.close()

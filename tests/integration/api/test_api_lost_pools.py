@@ -26,7 +26,7 @@ REASON = (
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """Of the lost pool: experiment 1 runs, 2 waits, 3 is paused; of the default pool 4 waits."""
+    """A world with a lost pool, in which experiment 1 runs, 2 waits and 3 is paused; 4 waits in the default pool."""
     store = MemoryStore()
     pools = {**POOLS, LOST: PoolPolicy(name=LOST)}
     config = {"resource_pools": [{"pool_name": pool} for pool in pools], "launch_error": False}

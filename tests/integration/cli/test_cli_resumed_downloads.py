@@ -64,7 +64,7 @@ def kept(directory: Path) -> list[int]:
 
 
 def first_bytes(front: CutFront) -> list[int]:
-    """Of what each download asked for."""
+    """First byte that each download requested."""
     ranges = [re.search(r"\r\nrange: bytes=(\d+)-\r\n", head, re.IGNORECASE) for head in front.seen]
     return [0 if found is None else int(found[1]) for found in ranges]
 

@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Of an environment with the wheel, beside the packages of this one and outside of the checkout."""
+    """Python of an environment with the wheel, beside the packages of this one and outside of the checkout."""
     place = tmp_path_factory.mktemp("installed")
     venv.create(place / "env", with_pip=False, symlinks=True)
     own = place / "env" / "bin" / "python"

@@ -40,7 +40,7 @@ def account() -> Iterator[Aws]:
 
 
 def machine(account: Aws, directory: Path) -> Terraform:
-    """Of one of the people who share the cluster. The backend is the deployment's, reached by path."""
+    """Terraform on the machine of one user of the shared cluster. The backend is the deployment's, reached by path."""
     environ = {**os.environ, **account.environment(), **terraform_environment(directory)}
     backend = DEPLOYMENT.backend("states", {"region": REGION}, "vision")["s3"]
     kept: dict[str, Any] = {"terraform": {"backend": {"s3": {**backend, "use_path_style": True}}}}

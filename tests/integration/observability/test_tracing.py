@@ -93,7 +93,7 @@ async def test_a_refused_command_is_an_error_of_its_span(tmp_path: Path) -> None
 
 
 async def test_no_span_has_a_secret(tmp_path: Path) -> None:
-    """Of a configuration that is taken, of one that is refused, and of the call with the token of the caller."""
+    """Spans of an accepted configuration, of a refused one, and of the call with the caller's token contain no secret."""
     spans, exporter = recording()
     async with an_observed_api(tmp_path, tracing=spans) as (world, _):
         agent = await world.agent()

@@ -35,7 +35,7 @@ def world(tmp_path: Path) -> Iterator[LocalWorld]:
 
 @pytest.fixture
 def name(tmp_path: Path) -> str:
-    """Of a machine: it ends every process of this computer that has its name, also those of tests that run beside this one."""
+    """Name of a machine, which ends every process of this computer with its name. So it differs from those of concurrent tests."""
     return f"i-{os.getpid()}-{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:8]}"
 
 

@@ -80,7 +80,7 @@ def test_writers_that_are_killed_leave_whole_checkpoints_and_nothing_else(
 
 
 def uuids_of(storage: CheckpointStorage) -> set[str]:
-    """Of everything that lies in the storage, beside what says that the master may not know of a checkpoint."""
+    """Ids of everything in the storage, except the marks of checkpoints that the master may not have."""
     if isinstance(storage, DirectoryStorage):
         return {name for name in os.listdir(storage.root) if name != IN_USE and not name.endswith(".unreported")}
     assert isinstance(storage, ObjectStorage)

@@ -12,7 +12,7 @@ from support.engines import AgentByHand, a_config, a_user, an_engine, an_experim
 
 
 def reserved(engine: Engine) -> list[tuple[AgentId, ...]]:
-    """Of the work that needs four slots."""
+    """Reserved agents of the allocations that request four slots."""
     return [a.reserved_agents for a in engine.state.all(Allocation) if a.slots_needed == 4]
 
 

@@ -66,7 +66,7 @@ async def test_a_plain_key_of_an_older_version_is_sealed_with_its_value_and_leav
 
 
 def files_with(text: str, directory: Path) -> list[str]:
-    """Of the database."""
+    """Files of the database that contain the text."""
     files = sorted(directory.glob("resolute.db*"))
     assert len(files) >= 3
     return [file.name for file in files if text.encode() in file.read_bytes()]

@@ -68,7 +68,7 @@ async def test_equally_important_work_takes_turns_in_making_room_also_over_resta
 
 
 async def test_a_pause_does_not_make_anybody_forget(tmp_path: Path) -> None:
-    """Of who has made room, and was paused and taken up again while he waited."""
+    """A preempted experiment that was paused and activated again keeps the number of its preemptions."""
     clock = FixedClock(datetime(2026, 1, 1, tzinfo=UTC))
     store = await open_store(sqlite_url(tmp_path / "master.db"))
     try:

@@ -109,7 +109,7 @@ def test_nothing_is_said_before_enough_has_ended() -> None:
 
 @dataclass(slots=True)
 class Restless(LazyProduction):
-    """Of the simulations that it decides for, every n-th preempts the first running allocation, again and again."""
+    """Decides for simulations, and in every n-th preempts the first running allocation again and again."""
 
     every: int = 1
     simulations: int = 0

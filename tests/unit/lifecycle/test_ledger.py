@@ -91,7 +91,7 @@ CUT = AllocationExit(reason="gone", failure=FailureKind.AGENT_FAILED)
 
 
 def booked_by_reports(run: Allocation, *reports: StepReport, kept: int | None = None) -> Booking:
-    """Of a run on one slot whose harness makes no marks."""
+    """Booking of a run on one slot whose harness makes no marks."""
     known = {} if kept is None else {run.id: kept}
     found = runs_with([run], marks_of_reports(run, (), reports, kept), known)
     return line_of_machine(replace(MACHINE, paid_until=at(200)), Books(found), now=at(200)).booking

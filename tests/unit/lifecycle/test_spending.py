@@ -391,7 +391,7 @@ def test_who_waits_is_told_that_the_budget_has_no_room_and_until_when() -> None:
 
 
 def what_else_is_payable(per_day: float, *machines: Instance) -> PoolScaling:
-    """Of a pool that may have nine machines of 3.6 an hour: 300 s of one cost 0.3."""
+    """Payable part of a pool that may have nine machines at 3.6 an hour: 300 s of one cost 0.3."""
     scaling = a_paid_pool(machines=9)[POOL].scaling
     assert scaling is not None
     account = Account(id="pool/default", at=T0, limits=Limits(per_day=per_day))

@@ -1,4 +1,4 @@
-"""Of which pools the cloud is asked for prices of the moment, and how often."""
+"""The pools whose prices are queried from the cloud, and how often."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AWS: dict[str, Any] = {"type": "aws", "ssh_key_name": "k", "region": "us-east-1"
 
 
 def periods_s(**provider: Any) -> list[float]:
-    """Of the watches of one such pool."""
+    """Periods of the watches of one such pool."""
     config = parse_master_config({"resource_pools": [{"pool_name": "default", "provider": provider}]})
     engine = an_engine(MemoryStore(), pools=pool_policies(config))
     watches = price_watches(config, engine, price_source_of, SystemClock(), SeededIds(1))

@@ -137,7 +137,8 @@ def test_the_minimum_stays() -> None:
 
 
 def test_young_work_is_left_alone_until_the_move_is_expected_to_pay() -> None:
-    """Of 28.8 an hour a restart of one slot costs 0.1, twice that is saved in 25 s; but what was just placed stays for 200 s."""
+    """At 28.8 an hour, a restart of one slot costs 0.1, and 25 s save twice that; but an allocation that was just placed stays
+    for 200 s."""
     young = _machine("a", 8, 1, hours=0.01)
     plan = _plan(young, _machine("b", 8, 4, hours=0.01, movable=False))
     assert plan.terminations == () and plan.revisit_at == NOW - timedelta(hours=0.01) + timedelta(seconds=200)

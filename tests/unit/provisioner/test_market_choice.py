@@ -222,7 +222,7 @@ def test_a_market_whose_machines_cannot_hold_the_work_is_not_waited_for(most: in
 
 @pytest.mark.parametrize("most", [5, 4])
 def test_where_other_machines_leave_no_room_the_work_takes_them(most: int) -> None:
-    """Of two spot machines that idle for what waits behind it. Else both would wait for ever, the one for the other."""
+    """It takes two spot machines that are idle for work behind it. Otherwise each would wait for the other."""
     spot, firm = offers()
     pool_ = replace(a_pool(replace(spot, slots=1), replace(firm, slots=1)), max_instances=most)
     idle = (joined("m1", slots=1, offer="spot"), joined("m2", slots=1, offer="spot"))

@@ -53,7 +53,7 @@ def waiting(count: int, *, slots: int = 1, waited_s: float = 0.0) -> Demand:
 
 
 FLEET = tuple(busy(number) for number in range(12))
-"""Of which 12 x 180 / (60 + 180 + 300) = 4 slots are expected to become free."""
+"""Machines on which 12 x 180 / (60 + 180 + 300) = 4 slots are expected to become free."""
 
 
 def test_so_many_fewer_machines_are_bought_and_the_pool_looks_again_after_half_a_boot() -> None:

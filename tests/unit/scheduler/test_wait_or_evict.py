@@ -115,7 +115,7 @@ SMALL, LARGE = AvailableOffer(offer_id="s", slots=2), AvailableOffer(offer_id="l
 
 
 def who_leaves(supply: Supply, *claims: Allocation) -> set[str]:
-    """Of what fills three agents of 4 slots."""
+    """Victims among the allocations that fill three agents of 4 slots."""
     names = {"l1": "a", "l2": "b", "l3": "c"}
     running = [on(waiting(name, "low", 4), {agent: (0, 1, 2, 3)}) for name, agent in names.items()]
     agents, policy = [an_agent(agent, 4) for agent in names.values()], a_policy(preemption=True, scaling=elastic(4))

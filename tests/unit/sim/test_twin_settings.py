@@ -73,7 +73,7 @@ BASE: dict[str, Any] = {
 
 
 def jobs(*rows: tuple[float, float, int, Mapping[str, Any]]) -> tuple[TraceJob, ...]:
-    """Of (submit_s, duration_s, slots, more)."""
+    """Jobs from (submit_s, duration_s, slots, more)."""
     return tuple(
         replace(TraceJob(job_id=f"j{number}", submit_s=at, duration_s=length, slots=slots, group="a"), **more)
         for number, (at, length, slots, more) in enumerate(rows)
