@@ -21,17 +21,18 @@ from urllib.parse import urlsplit
 from resolute.errors import InvalidInput
 
 DIRECTORY = "/var/lib/resolute"
-"""All that the script keeps on a machine; only root may look into it."""
+"""Directory of everything that the script keeps on a machine; only root may read it."""
 
 SILENCE_MARGIN_S = 60.0
-"""An agent without its master ends its tasks and then the machine; the script waits this much longer before it does."""
+"""Time that the script waits, beyond the agent's own limit, before it ends a machine without a master. The agent ends its tasks
+and the machine before."""
 
 _BODY = resources.files("resolute_provisioner").joinpath("boot_script.sh").read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineBoot:
-    """What the master decides about a machine's agent, on every cloud alike."""
+    """Settings of a machine's agent that the master sets, on every cloud alike."""
 
     master_url: str
     """`http(s)://host:port` as reached from the machine."""
@@ -39,7 +40,7 @@ class MachineBoot:
     resource_pool: str
     instance_id: str
     join_token: str
-    """Proves to the master that this machine was launched by it, until its agent has a secret of its own. Never logged."""
+    """Proof that the master launched this machine, until its agent has a credential of its own. Never logged."""
     artificial_slots: int = 0
     """Number of slots of an artificial device; with 0 the agent detects devices."""
     slot_type: str = "auto"
@@ -69,16 +70,16 @@ class AgentWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What the boot script needs to know of a cloud."""
+    """Facts about a cloud for the boot script."""
 
     notice_source: str = ""
-    """As in the agent's configuration: what announces a machine's end. Empty where nothing does."""
+    """The agent's `notice_source`, which announces a machine's end. "" where nothing does."""
     machine_name: str
     """Lines of a bash function that prints the machine's name at its cloud."""
     most_bytes: int
     """Maximum size of the script in bytes, as the cloud accepts it."""
     keeps_disk: bool = False
-    """A machine has its disk again when it is launched the next time: nothing of its last life may start with it."""
+    """Whether a machine gets its disk again at its next launch. Then nothing of its last use may start with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +101,9 @@ class HostSetup:
     """Docker's driver for the output of the agent's container; empty leaves it in a file."""
     log_options: Mapping[str, str] = field(default_factory=dict)
     agent_config: Mapping[str, object] = field(default_factory=dict)
-    """Keys of agent.yaml (`agent_config_file_contents`); what the master decides goes over them."""
+    """Keys of agent.yaml (`agent_config_file_contents`). The master's settings override them."""
     master_cert: str = ""
-    """PEM of the authority that vouches for an https master; empty trusts what the machine trusts."""
+    """PEM of the authority of an https master's certificate; "" trusts the authorities that the machine trusts."""
     boot_timeout_s: float = 1200.0
     """A machine whose agent has had no answer from its master this long after the start of the script ends itself."""
 

@@ -41,7 +41,7 @@ class Gaps:
     """The observations of one offer."""
 
     counts: tuple[float, ...] = ()
-    """By length, as `LENGTHS_S` and one more; empty without observations."""
+    """Counts by length, as in `LENGTHS_S` and one more; empty without observations."""
     given_back: tuple[datetime, ...] = ()
     """For each released machine without a replacement yet, since when it had been idle, the oldest first."""
 
@@ -50,17 +50,17 @@ NONE_SEEN = Gaps()
 
 
 def used_again(gaps: Gaps, idle_s: float, *, now: datetime) -> Gaps:
-    """A machine has work again. If it is used at the moment at which it became idle, there is no gap."""
+    """Records that a machine has work again. If it is used at the moment at which it became idle, there is no gap."""
     return _settled(_counted(gaps, idle_s) if idle_s > 0.0 else gaps, now)
 
 
 def given_back(gaps: Gaps, idle_since: datetime, *, now: datetime) -> Gaps:
-    """A machine was released because it was idle."""
+    """Records that a machine was released because it was idle."""
     return _settled(replace(gaps, given_back=tuple(sorted((*gaps.given_back, idle_since)))), now)
 
 
 def launched(gaps: Gaps, *, now: datetime) -> Gaps:
-    """There is work for one more machine: that which became idle last would have served."""
+    """Records that there is work for one more machine: the one that became idle last would have served."""
     gaps = _settled(gaps, now)
     if not gaps.given_back:
         return gaps
@@ -69,7 +69,7 @@ def launched(gaps: Gaps, *, now: datetime) -> Gaps:
 
 
 def _settled(gaps: Gaps, now: datetime) -> Gaps:
-    """What was released too long ago is not waited for any more."""
+    """Closes gaps of machines that were released too long ago."""
     oldest = now - timedelta(seconds=LENGTHS_S[-1])
     open_ = [at for at in gaps.given_back if at >= oldest][-MOST_ENDED:]
     for _ in range(len(gaps.given_back) - len(open_)):
@@ -91,7 +91,7 @@ def together(seen: Iterable[Gaps]) -> tuple[float, ...]:
 
 @lru_cache(maxsize=256)
 def idle_period_s(counts: tuple[float, ...], boot_s: float) -> float:
-    """How long a machine is worth keeping without work; `boot_s`: until another one would have joined."""
+    """Seconds for which a machine is worth keeping without work. `boot_s`: until another one would have joined."""
     seen = [PRIOR + count for count in counts or (0.0,) * (len(LENGTHS_S) + 1)]
     again_s = boot_s * (1.0 + WAIT_WORTH)
     left, idled_s, best = sum(seen), 0.0, (sum(seen) * again_s, 0.0)

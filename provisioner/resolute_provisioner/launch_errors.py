@@ -25,7 +25,7 @@ from resolute_provisioner.risk import Block
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchError:
-    """Why a pool has given up."""
+    """The reason why a pool has given up."""
 
     until: datetime
     reason: str
@@ -53,12 +53,12 @@ def after_failure(
 
 
 def after_success(pool: PoolScaling, now: datetime) -> PoolLaunch | None:
-    """The outcome to keep of a machine that was granted."""
+    """The outcome to store for a granted machine."""
     return PoolLaunch(at=now, failures=0) if pool.launch_error_timeout_s > 0 else None
 
 
 def launch_error(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> LaunchError | None:
-    """Why the pool has given up, while it has."""
+    """Why the pool has given up; None if it has not."""
     if pool.launch_error_timeout_s <= 0:
         return None
     belief, last = _newest(beliefs)
@@ -85,7 +85,7 @@ def blocks(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime)
 
 
 def _obstacles(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> dict[str, Block]:
-    """As `risk.blocks`; but where failures are counted a wrong request only has its back-off."""
+    """The blocks of `risk.blocks`, except that where failures are counted, a wrong request only has its back-off."""
     if pool.launch_error_timeout_s > 0:
         beliefs = {
             id_: replace(each, misconfigured="") if each.misconfigured and each.backoff_until is not None else each
@@ -95,7 +95,7 @@ def _obstacles(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datet
 
 
 def _alternatives(pool: PoolScaling, offer_id: str) -> list[str]:
-    """The offers of which each has as many slots as this one, itself included."""
+    """Offers with at least as many slots as this one, itself included."""
     slots = next((offer.slots for offer in pool.offers if offer.offer_id == offer_id), 0)
     return [offer.offer_id for offer in pool.offers if offer.slots >= slots or offer.offer_id == offer_id]
 
@@ -106,14 +106,14 @@ def _another(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: st
 
 
 def _again_at(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], offer_id: str, now: datetime) -> datetime | None:
-    """When one of those that could take the place may be asked again; None for at once, or for never by itself."""
+    """When one of the alternatives may be requested again; None for at once, or for never by itself."""
     blocked = _obstacles(pool, beliefs, now)
     found = [blocked[id_].until for id_ in _alternatives(pool, offer_id) if id_ in blocked]
     return min((until for until in found if until is not None), default=None)
 
 
 def _forgotten(pool: PoolScaling, last: PoolLaunch, asked_at: datetime) -> bool:
-    """Nothing was asked for though it could have been."""
+    """Whether no launch was requested for so long, although it could have been, that the last one no longer counts."""
     return asked_at - max(last.at, last.again_at or last.at) > _timeout(pool)
 
 

@@ -1,4 +1,4 @@
-"""What a provisioning decision is made of: frozen values, so that a decision can be stored, compared and replayed."""
+"""Inputs and results of a provisioning decision: frozen values, so that a decision can be stored, compared and replayed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from resolute_provisioner.gaps import NONE_SEEN, Gaps
 
 
 class Market(StrEnum):
-    """How a machine is bought."""
+    """The market of an offer."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
-    """Cheaper; the cloud may take it back."""
+    """Cheaper; the cloud may reclaim the machine."""
 
 
 class Intent(StrEnum):
@@ -36,7 +36,7 @@ class Observed(StrEnum):
 
     @property
     def order(self) -> int:
-        """Progress of a machine's life; later words never have a lower order."""
+        """Position of the state in the life of a machine; later states have larger numbers."""
         return _OBSERVED_ORDER[self]
 
     @property
@@ -48,23 +48,23 @@ _OBSERVED_ORDER = {state: index for index, state in enumerate(Observed)}
 
 
 class RefusalKind(StrEnum):
-    """Why a cloud did not give a machine."""
+    """Class of a cloud's refusal to launch a machine."""
 
     NO_CAPACITY = "no_capacity"
-    """The cloud has none of these now; another zone or type may do."""
+    """The cloud has none of these machines now; another zone or type may have some."""
     QUOTA_EXCEEDED = "quota_exceeded"
-    """A limit of the account; asking again soon is pointless."""
+    """A limit of the account; a retry soon is useless."""
     BAD_REQUEST = "bad_request"
-    """Our configuration is wrong; asking again is pointless until it changes."""
+    """The configuration is wrong; a retry is useless until it changes."""
     TRANSIENT = "transient"
-    """The cloud failed to answer, also when asked again."""
+    """The cloud failed to answer, also to retries."""
     THROTTLED = "throttled"
-    """We ask too often: the call was not looked at."""
+    """Too many requests: the cloud did not process the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Something a cloud may give: a machine type in a zone and market."""
+    """An offer of a cloud: a machine type in a zone on a market."""
 
     offer_id: str
     instance_type: str
@@ -76,7 +76,7 @@ class Offer:
     price_source: str = ""
     """Source and time of that price, for display."""
     price_is_fixed: bool = False
-    """The price is the operator's, which takes precedence over the cloud's current price, also for running machines."""
+    """Whether the price is the operator's, which takes precedence over the cloud's current price, also for running machines."""
     max_price_per_hour: float | None = None
     """Maximum price of a purchase; None leaves it to the cloud."""
     region: str = ""
@@ -95,13 +95,13 @@ class Offer:
 
     @property
     def price_moves(self) -> bool:
-        """Its machines pay what the market asks at each moment."""
+        """Whether its machines have market prices, which change while they run."""
         return self.market is Market.SPOT and not self.price_is_fixed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was seen of one offer. Sums in which the past counts less and less: half after `risk.HALF_LIFE_S`."""
+    """Observations of one offer, as sums with decaying weights: half after `risk.HALF_LIFE_S`."""
 
     as_of: datetime | None = None
     """The time at which the sums were last weighed."""
@@ -112,32 +112,32 @@ class Evidence:
     """Machines that joined, or were found not to."""
     joins: float = 0.0
     exposure_h: float = 0.0
-    """Hours that machines which have ended were there for work."""
+    """Hours for which ended machines were available for work."""
     interruptions: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLaunch:
-    """How one launch of a pool came out, among those before it. See `launch_errors`."""
+    """Outcome of one launch of a pool, in the sequence of its launches. See `launch_errors`."""
 
     at: datetime
     """When the cloud had answered."""
     failures: int
     """Number of consecutive failed launches including this one; 0: it succeeded."""
     again_at: datetime | None = None
-    """After a failure: the first moment at which the pool could ask again, as it was known then; None: at once."""
+    """After a failure: the first moment at which the pool could retry, as known then; None: at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferBelief:
-    """What we learnt of one offer. A fresh belief knows nothing and blocks nothing. Changed by `risk` only."""
+    """Facts that were learnt about one offer. A new belief contains none and blocks nothing. Changed by `risk` only."""
 
     offer_id: str
     consecutive_refusals: int = 0
     backoff_until: datetime | None = None
-    """Do not ask before: no capacity, or a cloud that fails to answer."""
+    """No request before: no capacity, or a cloud that fails to answer."""
     quota_until: datetime | None = None
-    """Do not ask before: the account's quota is used up."""
+    """No request before: the account's quota is exhausted."""
     misconfigured: str = ""
     """The cloud's error about our request; if not empty, there are no requests until `risk.forget`."""
     consecutive_boot_failures: int = 0
@@ -145,13 +145,13 @@ class OfferBelief:
     brought: str = ""
     """"7 of 8": the slots of the last of them and those of the offer, where it did join."""
     boot_backoff_until: datetime | None = None
-    """Do not ask before: machines of this offer start, and are of no use."""
+    """No request before: machines of this offer start, and are not usable."""
     partial_gangs: int = 0
-    """How often in a row it gave some machines of a gang and not all."""
+    """Number of times in a row that it gave some machines of a gang and not all."""
     gang_backoff_until: datetime | None = None
-    """Do not ask before for several machines of one gang."""
+    """No request before for several machines of one gang."""
     disturbed_at: tuple[datetime, ...] = ()
-    """When machines of it were drained by our own choice, in the last hour."""
+    """Times in the last hour at which its machines were drained to save money."""
     launches: int = 0
     interruptions: int = 0
     last_refusal: RefusalKind | None = None
@@ -165,14 +165,14 @@ class OfferBelief:
     price_source: str = ""
     seen: Evidence = Evidence()
     gaps: Gaps = NONE_SEEN
-    """How long its machines were without work."""
+    """Times for which its machines were without work."""
     pool_launch: PoolLaunch | None = None
     """The last launch through it, counted over the whole pool; None if not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotFallback:
-    """When work without a deadline moves from spot to on demand, and when it returns."""
+    """Policy for work without a deadline: when it moves from spot to on demand, and when it returns."""
 
     after_s: float = 0.0
     """Time that it waits for a spot machine before it may use one on demand."""
@@ -182,7 +182,7 @@ class SpotFallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consolidation:
-    """When work is moved so that a machine may end, or a smaller one takes its place. See `consolidation`."""
+    """Policy for moves of work so that a machine may end, or a smaller one replaces it. See `consolidation`."""
 
     margin: float = 2.0
     """Minimum ratio of the expected saving of a move to its cost."""
@@ -195,7 +195,7 @@ class Window:
     """A stretch of certain days. One that ends at or before its start ends on the day after. Times are in UTC."""
 
     weekdays: frozenset[int]
-    """On which it begins; Monday is 0."""
+    """Days on which it begins; Monday is 0."""
     start_s: float
     """Seconds after midnight."""
     end_s: float
@@ -203,12 +203,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disruption:
-    """How much of the work that runs may be disturbed for the sake of money. See `disruption`."""
+    """Limit on running work that may be preempted to save money. See `disruption`."""
 
     max_per_hour: int | None = None
     """Maximum number of machines with work that are released in an hour; None is no limit."""
     windows: tuple[Window, ...] = ()
-    """Only within one of these; empty is always."""
+    """Windows of such preemptions; empty is always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,17 +247,17 @@ class PoolScaling:
     gang_hold_s: float = 30.0
     """Time after its launch for which a machine of a gang is held while other members are refused."""
     max_aux_per_instance: int = 100
-    """How many gangs without slots one machine takes."""
+    """Most gangs without slots on one machine."""
     launch_error_timeout_s: float = 0.0
     """Time for which the pool counts a failed launch; 0: it counts none. See `launch_errors`."""
     launch_error_retries: int = 0
     """Number of consecutive failed launches that are retried before the pool gives up for that time."""
     spot_fallback: SpotFallback = SpotFallback()
     consolidation: Consolidation | None = None
-    """None moves nothing."""
+    """Consolidation of the pool; None moves nothing."""
     disruption: Disruption = Disruption()
     unpaid: tuple[Unpaid, ...] = ()
-    """What the pool's budget keeps from being bought now: no part of the configuration, and empty where none is near its end."""
+    """Limits on launches by the pool's budget: no part of the configuration, and empty where no limit is near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,17 +271,17 @@ class InstanceNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resident:
-    """What one gang has on one machine."""
+    """Slots of one gang on one machine."""
 
     token: str
     slots: int
     since: datetime
-    """When it was given them."""
+    """When it got these slots."""
     movable: bool
     """It may be preempted, has nothing on other machines, and has committed a checkpoint since it was given these slots: a move
     loses little of it. Work that never saves is never moved."""
     likelihood: float = 1.0
-    """How likely it is needed at all: less than 1 for a trial that its search may stop anyway."""
+    """Likelihood that it is needed: less than 1 for a trial that its search may stop anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +310,7 @@ class InstanceView:
     """Set while an agent that had joined is out of contact."""
     slots_in_use: int = 0
     closed_slots_in_use: int = 0
-    """Those of them that take no more work and are none of `slots`."""
+    """Slots in use that accept no more work and do not count in `slots`."""
     aux_in_use: int = 0
     """Running gangs that use no slot."""
     occupants: tuple[str, ...] = ()
@@ -318,12 +318,12 @@ class InstanceView:
     residents: tuple[Resident, ...] = ()
     """The gangs that use slots there and are not leaving, by token."""
     idle_since: datetime | None = None
-    """Since when nothing runs there; None while something does and before the agent joined."""
+    """When it became idle; None while something runs and before the agent joined."""
     notice: InstanceNotice | None = None
     draining_since: datetime | None = None
     """Set while nothing new may be placed there because a plan asked for a drain."""
     disabled: bool = False
-    """An operator has disabled it for new work. A machine with some disabled slots has fewer `slots`."""
+    """Whether an operator has disabled it for new work. A machine with some disabled slots has fewer `slots`."""
     reserved_for: tuple[str, ...] = ()
     """Tokens of the gangs it was launched for: a preference, never a lock."""
     successor_markets: frozenset[Market] = frozenset(Market)
@@ -335,7 +335,7 @@ class InstanceView:
 
     @property
     def idle(self) -> bool:
-        """It is there, in contact, and nothing runs on it."""
+        """Whether it has joined, is in contact, and nothing runs on it."""
         return self.joined_at is not None and self.agent_connected and not self.occupied
 
     @property
@@ -364,11 +364,11 @@ class Gang:
     priority: int = 42
     """Smaller is more important."""
     deadline: datetime | None = None
-    """When it should have started; orders gangs of one priority."""
+    """Time by which it should have started; it orders gangs of one priority."""
     excluded_instances: frozenset[str] = frozenset()
     """Instances that it must not run on."""
     markets: frozenset[Market] = frozenset(Market)
-    """Machines bought otherwise do not serve it."""
+    """Markets whose machines serve it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,7 +382,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One machine to ask for. `gang_tokens` is empty when it only keeps the pool at its minimum."""
+    """One machine to launch. `gang_tokens` is empty if it only keeps the pool at its minimum."""
 
     offer_id: str
     gang_tokens: tuple[str, ...]
@@ -399,17 +399,17 @@ class Cause(StrEnum):
     LOST = "lost"
     """Its agent has been out of contact for too long."""
     NOTICE = "notice"
-    """It is going away by itself; paying on for it has no use."""
+    """It will be taken away, and further payment for it is useless."""
     OVER_MAXIMUM = "over_maximum"
     DRAINED = "drained"
     CONSOLIDATION = "consolidation"
     """Its work fits on fewer or cheaper machines, and moving it pays."""
     STRANDED = "stranded"
-    """It was to be one of several machines of a gang, and the others cannot be had."""
+    """It was meant as one of several machines of a gang, and the others are not available."""
     UNWANTED = "unwanted"
-    """What it was launched for waits no longer, or may not run, and it has not even started."""
+    """The work that it was launched for no longer waits, or may not run, and the machine has not started."""
     OTHER_MARKET = "other_market"
-    """Its work moves to a machine that was bought on another market."""
+    """Its work moves to a machine on another market."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,7 +425,7 @@ class Termination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Why something was not done, for the waiting user. `subject` is a gang's token, or "" for the pool."""
+    """The reason why something was not done, for the waiting user. `subject` is a gang's token, or "" for the pool."""
 
     subject: str
     text: str
@@ -433,7 +433,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePlan:
-    """What to change now, and when to ask again if nothing happens before."""
+    """The changes to make now, and the time of the next decision if nothing happens before."""
 
     launches: tuple[Launch, ...] = ()
     terminations: tuple[Termination, ...] = ()

@@ -28,34 +28,34 @@ class Purchase:
     """One machine type that a pool may have, in each of these zones and on each of these markets."""
 
     shape: Shape
-    """With the accelerators that are attached to it."""
+    """Shape of the machine, including attached accelerators."""
     attached: bool = False
-    """The accelerators are no part of the type and have to be named."""
+    """Whether the accelerators are not part of the type and have to be named."""
     region: str = ""
     """Region of zones whose name does not contain it."""
     zones: tuple[str, ...] = ("",)
-    """An empty one leaves the choice to the cloud."""
+    """Zones; an empty one leaves the choice to the cloud."""
     markets: tuple[Market, ...] = (Market.ON_DEMAND,)
     slots: int
     slot_type: str
     price: float | None = None
     """The operator's price per hour on demand; for reserved capacity the price of its use, which is 0 unless it is set."""
     spot_price: float | None = None
-    """The operator's own, an hour on the spot market."""
+    """The operator's own price per hour on the spot market."""
     max_price: float | None = None
     reservation: str = ""
 
 
 def slots_of(shape: Shape, *, cpu_slots_allowed: bool) -> tuple[int, str]:
-    """How many slots a machine of the type has, and of which type they are (as in `Offer.slot_type`)."""
+    """Number of slots of a machine of the type, and their type (as in `Offer.slot_type`)."""
     if shape.accelerators:
         return shape.accelerators, slot_type(shape.accelerator, shape.manufacturer)
     return (1, "cpu") if cpu_slots_allowed else (0, "none")
 
 
 def expanded(purchases: Iterable[Purchase], catalogue: Catalogue, rules: TypeRules) -> tuple[Offer, ...]:
-    """Every offer that the purchases at one cloud come to, by id. It may contain duplicates, which the reader of the
-    configuration refuses."""
+    """Every offer of the purchases at one cloud, by id. It may contain duplicates, which the reader of the configuration
+    refuses."""
     found = (offer for purchase in purchases for offer in _offers(purchase, catalogue, rules))
     return tuple(sorted(found, key=lambda offer: offer.offer_id))
 
@@ -111,7 +111,7 @@ def _configured_price(
 
 
 def _family(purchase: Purchase, rules: TypeRules, region: str, market: Market) -> str:
-    """Offers that use up one quota of the account."""
+    """Name of the quota of the account that the offers share."""
     counted = rules.quota_of(purchase.shape, spot=market is Market.SPOT)
     return f"{rules.cloud}/{region or 'default'}/{market.value}/{counted}"
 
@@ -136,7 +136,7 @@ def priced(offer: Offer, belief: OfferBelief | None) -> Price:
 
 
 def price_in_force(offer: Offer, belief: OfferBelief | None) -> float | None:
-    """`priced` without what it rests on: decisions ask for it of every offer."""
+    """The price of `priced` alone: decisions use it for every offer."""
     return offer.price_per_hour if belief is None or not _is_live(offer, belief) else belief.price_per_hour
 
 
@@ -146,13 +146,13 @@ def _is_live(offer: Offer, belief: OfferBelief) -> bool:
 
 
 def price_order(price: float | None) -> tuple[bool, float]:
-    """A sort key: cheapest first, what is unknown last."""
+    """A sort key: cheapest first, unknown prices last."""
     return (price is None, price or 0.0)
 
 
 def too_dear(offer: Offer, belief: OfferBelief | None) -> str:
-    """Why the offer is not to be bought at its price of now; empty when it may be. Of an unknown price on the spot market
-    the cloud receives the limit, and refuses prices above it; on demand it would not."""
+    """Why the offer must not be used at its present price; "" if it may be. For an unknown price on the spot market the cloud
+    receives the limit, and refuses prices above it; on demand it would not."""
     limit = offer.max_price_per_hour
     if limit is None:
         return ""

@@ -1,4 +1,4 @@
-"""What offers cost at the moment, asked of a cloud: the port, and nothing of how a cloud answers."""
+"""Current prices of offers from a cloud: the port."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class LivePrice:
 
     offer_id: str
     per_hour: float
-    """In the currency of the account."""
+    """Price in the currency of the account."""
     as_of: datetime
-    """Since when the cloud has had this price; if it does not report that, the time of the query."""
+    """Time since which the cloud has this price; if it does not report that, the time of the query."""
 
 
 class PriceSource(Protocol):
@@ -30,6 +30,6 @@ class PriceSource(Protocol):
         ...
 
     async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
-        """The newest price of each of these offers that the cloud knows; an offer that it does not price is left out,
-        never guessed. `offers` are spot offers of one pool. Raises a `clouds.base.CloudError`."""
+        """The newest price of each of these offers. An offer without a price at the cloud is left out, never guessed. `offers`
+        are spot offers of one pool. Raises a `clouds.base.CloudError`."""
         ...

@@ -20,9 +20,9 @@ from resolute_provisioner.model import Evidence, Market, Offer, OfferBelief, Poo
 from resolute_provisioner.offers import price_in_force, price_order
 
 DEFAULT_JOIN_TIME_S = 120.0
-"""Assumed of an offer of which no machine has joined yet."""
+"""Assumed time to join, for an offer of which no machine has joined yet."""
 RESTART_S = 180.0
-"""What an interruption loses besides the boot: the work since the last checkpoint, and the restore."""
+"""Time that an interruption loses besides the boot: the work since the last checkpoint, and the restore."""
 REFUSAL_DELAY_S = 30.0
 """Time that work waits after a refused request until another offer is found or the next attempt succeeds."""
 BOOT_TIMEOUT_S = 1200.0
@@ -40,24 +40,24 @@ _NOTHING = Evidence()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What is expected of one offer now."""
+    """Expectation for one offer now."""
 
     offer: Offer
     price_per_hour: float | None
     """The price in force; None is unknown."""
     join_time_s: float
-    """From the request to the agent."""
+    """Time from the request to the agent."""
     interruptions_per_hour: float
     launch_success: float
-    """The chance of a request to be granted."""
+    """Probability that a request is granted."""
     boot_success: float
-    """The chance of a machine to join."""
+    """Probability that a machine joins."""
     factor: float
-    """By how much more than its price it costs; at least 1."""
+    """Factor by which it costs more than its price; at least 1."""
 
     @property
     def expected_price(self) -> float | None:
-        """Per hour, with all that was learnt; None when the price is unknown."""
+        """Expected price per hour, including the history; None if the price is unknown."""
         return None if self.price_per_hour is None else self.price_per_hour * self.factor
 
     @property
@@ -87,13 +87,13 @@ def forecast(offer: Offer, belief: OfferBelief | None, now: datetime) -> Forecas
 
 
 def forecasts(pool: PoolScaling, beliefs: Mapping[str, OfferBelief], now: datetime) -> list[Forecast]:
-    """All offers of a pool, the best first; also those that may not be requested now (`risk.blocks` knows them)."""
+    """All offers of a pool, the best first; also those that may not be requested now (see `risk.blocks`)."""
     return sorted((forecast(offer, beliefs.get(offer.offer_id), now) for offer in pool.offers), key=lambda o: o.order)
 
 
 def in_order(
     pool: PoolScaling, beliefs: Mapping[str, OfferBelief], blocked: Container[str], now: datetime
 ) -> list[Forecast]:
-    """In the order in which they are tried for work that fits on any of them: those that may be requested now, which are not
-    `blocked` (by offer id), first."""
+    """The offers in the order in which they are tried for work that fits on any of them: those that may be requested now, which
+    are not `blocked` (by offer id), come first."""
     return sorted(forecasts(pool, beliefs, now), key=lambda each: (each.offer.offer_id in blocked, each.order))

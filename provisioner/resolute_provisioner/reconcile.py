@@ -23,7 +23,7 @@ from resolute_provisioner.model import Intent, Observed, RefusalKind
 log = logging.getLogger(__name__)
 
 _ASKED_AGAIN = (RefusalKind.TRANSIENT, RefusalKind.THROTTLED)
-"""The request was not processed, as far as known."""
+"""Errors after which a request counts as not processed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,9 @@ class InstanceIntent:
     request: LaunchRequest
     intent: Intent
     observed: Observed
-    """What was last reported of it."""
+    """The last reported state."""
     provider_id: str = ""
-    """Empty until its launch was confirmed."""
+    """Id at the cloud; "" until its launch was confirmed."""
     launched_at: datetime | None = None
     paid_from: datetime | None = None
 
@@ -119,14 +119,14 @@ class InstanceLedger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileSettings:
-    """Limits of the conversation with one cloud."""
+    """Limits on calls to one cloud."""
 
     steady_period_s: float = 10.0
-    """Between two listings while nothing starts or ends."""
+    """Time between two listings while nothing starts or ends."""
     error_period_cap_s: float = 60.0
-    """A cloud that cannot list is asked more and more rarely, down to this."""
+    """Longest time between two listings while the cloud fails to list; the time grows with each failure."""
     launch_attempts: int = 5
-    """How often a launch is repeated while the cloud does not answer, before its row is given up."""
+    """Attempts of a launch while the cloud does not answer, before its row is final."""
     retry_delay_s: float = 1.0
     retry_delay_cap_s: float = 15.0
     throttled_pause_s: float = 1.0
@@ -142,7 +142,7 @@ class ReconcileSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What one listing, held against the ledger, calls for."""
+    """The actions that follow from a comparison of one listing with the ledger."""
 
     reports: tuple[CloudReport, ...] = ()
     launch: tuple[InstanceIntent, ...] = ()
@@ -151,7 +151,7 @@ class Comparison:
     missing: tuple[str, ...] = ()
     """Instance ids that were launched and are not in the list."""
     in_transition: bool = False
-    """Something starts or ends, so that looking again soon pays."""
+    """Whether machines start or end, so that another listing is useful soon."""
 
 
 def compare(
@@ -293,13 +293,13 @@ class Reconciler:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._throttled_s = 0.0
-        """The pause before each launch, for now."""
+        """Present pause before each launch."""
         self._ordered_to_end: dict[str, float] = {}
         self._reported_strays: set[str] = set()
         self._missing_since: dict[str, datetime] = {}
 
     def wake(self) -> None:
-        """Compare now rather than at the next period."""
+        """Compare now instead of at the next period."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -363,7 +363,7 @@ class Reconciler:
             await asyncio.gather(*self._tasks)
 
     async def launch(self, intent: InstanceIntent) -> None:
-        """Ask the cloud for a recorded instance and report the outcome. Does nothing while that is under way."""
+        """Launch a recorded instance and report the outcome. Does nothing while that is in progress."""
         if intent.instance_id in self._launching:
             return
         self._launching.add(intent.instance_id)

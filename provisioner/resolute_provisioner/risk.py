@@ -29,14 +29,14 @@ from resolute_provisioner.model import (
 from resolute_provisioner.offers import too_dear
 
 BY_CHOICE = (Cause.CONSOLIDATION, Cause.OTHER_MARKET)
-"""Ends of machines for the sake of money alone."""
+"""Causes of ends that only save money."""
 
 REFUSAL_BACKOFF_S = 5.0
 REFUSAL_BACKOFF_CAP_S = 60.0
 """A refused request costs nothing, and capacity that came back unseen is lost: at 300 s a sixteenth of what a scarce zone had,
 at 60 s a seventieth (`benchmarks.spot`). A cloud with too many requests refuses them (`THROTTLED`)."""
 THROTTLED_BACKOFF_S = 15.0
-"""The whole account is asked too often: a first pause that lets it recover."""
+"""First pause after too many requests of the account, in which the limit recovers."""
 QUOTA_STOP_S = 600.0
 BOOT_BACKOFF_S = 30.0
 BOOT_BACKOFF_CAP_S = 1800.0
@@ -50,14 +50,14 @@ GANG_BACKOFF_CAP_S = 3600.0
 GANG_MEMORY_S = 7200.0
 """Time after such a pause after which the next one counts as the first again."""
 HALF_LIFE_S = 24 * 3600.0
-"""What was seen a day ago counts half: markets change by the hour, machines are lost by the day."""
+"""Time after which an observation counts half: prices change by the hour, and machines are lost by the day."""
 
 
 # --------------------------------------------------------------------------------------------------------- updates
 
 
 def launched(belief: OfferBelief, *, now: datetime) -> OfferBelief:
-    """The cloud gave a machine: capacity and quota are there."""
+    """Records a launch: capacity and quota are available."""
     seen = weighed(belief.seen, now)
     return replace(
         belief,
@@ -109,8 +109,8 @@ def _paused(told: OfferBelief, first_s: float, same_wave: bool, token: str, now:
 
 
 def stranded(belief: OfferBelief, *, now: datetime) -> OfferBelief:
-    """It gave some machines of a gang and not all, and those were released. Each such attempt is paid for, so that the
-    next one waits longer; work that needs one machine is none of that."""
+    """Records that the offer gave some machines of a gang and not all, and that those were released. Each such attempt is paid
+    for, so the next one waits longer. Work that needs one machine is not affected."""
     until = belief.gang_backoff_until
     if until is not None and now < until:
         return belief  # another member of the same gang
@@ -121,7 +121,7 @@ def stranded(belief: OfferBelief, *, now: datetime) -> OfferBelief:
 
 
 def joined(belief: OfferBelief, *, join_time_s: float, now: datetime) -> OfferBelief:
-    """A machine's agent connected, `join_time_s` after the machine was requested."""
+    """Records that a machine's agent connected, `join_time_s` after the machine was requested."""
     before, seen = belief.join_time_s, weighed(belief.seen, now)
     average = join_time_s if before is None else before + JOIN_TIME_WEIGHT * (join_time_s - before)
     return replace(
@@ -135,13 +135,13 @@ def joined(belief: OfferBelief, *, join_time_s: float, now: datetime) -> OfferBe
 
 
 def joined_short(belief: OfferBelief, *, brought: int, promised: int, now: datetime) -> OfferBelief:
-    """A machine's agent connected with fewer slots than the offer has, too few for its request: a device is broken or has no
-    driver, or the configured number is wrong. The next machine would have the same defect."""
+    """Records that a machine's agent connected with fewer slots than the offer has, too few for its request: a device is broken
+    or has no driver, or the configured number is wrong. The next machine would have the same defect."""
     return replace(never_joined(belief, now=now), brought=f"{brought} of {promised}")
 
 
 def never_joined(belief: OfferBelief, *, now: datetime) -> OfferBelief:
-    """A machine was released because its agent did not connect in time, or ended before it had connected."""
+    """Records that a machine was released because its agent did not connect in time, or that it ended before it had connected."""
     failures, seen = belief.consecutive_boot_failures + 1, weighed(belief.seen, now)
     delay_s = _doubling(BOOT_BACKOFF_S, failures, BOOT_BACKOFF_CAP_S)
     return replace(
@@ -154,7 +154,7 @@ def never_joined(belief: OfferBelief, *, now: datetime) -> OfferBelief:
 
 
 def ended(belief: OfferBelief, *, exposure_s: float, interrupted: bool, now: datetime) -> OfferBelief:
-    """A machine that had joined has ended, after `exposure_s` of use: the cloud reclaimed it, or the pool released it."""
+    """Records the end of a machine that had joined, after `exposure_s` of use: the cloud reclaimed it, or the pool released it."""
     seen = weighed(belief.seen, now)
     return replace(
         belief,
@@ -168,18 +168,18 @@ def ended(belief: OfferBelief, *, exposure_s: float, interrupted: bool, now: dat
 
 
 def disturbed(belief: OfferBelief, *, now: datetime) -> OfferBelief:
-    """Work on a machine of it is made to move by our own choice: see `disruption`."""
+    """Records that work on a machine of the offer is moved to save money: see `disruption`."""
     recent = (at for at in belief.disturbed_at if (now - at).total_seconds() < 3600.0)
     return replace(belief, disturbed_at=(*recent, now))
 
 
 def used_again(belief: OfferBelief, idle_since: datetime, *, now: datetime) -> OfferBelief:
-    """A machine that had no work since then has some."""
+    """Records that a machine has work again after it was idle since then."""
     return replace(belief, gaps=gaps.used_again(belief.gaps, (now - idle_since).total_seconds(), now=now))
 
 
 def ordered(belief: OfferBelief, end: Termination, *, now: datetime, idle_since: datetime | None = None) -> OfferBelief:
-    """The update of the offer after our own order to end one of its machines; an order is given once."""
+    """Updates the offer after an order to end one of its machines; an order is given once."""
     if end.drain:
         return disturbed(belief, now=now) if end.cause in BY_CHOICE else belief
     match end.cause:
@@ -194,7 +194,7 @@ def ordered(belief: OfferBelief, end: Termination, *, now: datetime, idle_since:
 
 
 def repriced(belief: OfferBelief, price_per_hour: float, *, source: str, as_of: datetime) -> OfferBelief:
-    """The cloud has reported a current price. An older one than the last changes nothing."""
+    """Records a current price of the cloud. An older one than the last changes nothing."""
     if belief.price_as_of is not None and as_of < belief.price_as_of:
         return belief
     return replace(belief, price_per_hour=price_per_hour, price_source=source, price_as_of=as_of)
@@ -233,7 +233,7 @@ def weighed(seen: Evidence, now: datetime) -> Evidence:
 
 
 def weight_of(seen: Evidence, now: datetime) -> float:
-    """By what the counts are multiplied at `now`; at most 1."""
+    """Factor of the counts at `now`; at most 1."""
     if seen.as_of is None or now <= seen.as_of:
         return 1.0
     return float(0.5 ** ((now - seen.as_of).total_seconds() / HALF_LIFE_S))
@@ -244,12 +244,12 @@ def weight_of(seen: Evidence, now: datetime) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Why an offer is not asked for now. `until` None: until something else than time has changed."""
+    """Why an offer is not requested now. `until` None: until something else than time has changed."""
 
     until: datetime | None
     reason: str
     misconfigured: bool = False
-    """An operator has to act."""
+    """Whether an operator has to act."""
 
 
 def block(belief: OfferBelief, now: datetime) -> Block | None:

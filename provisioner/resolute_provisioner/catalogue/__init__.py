@@ -1,7 +1,7 @@
 """Machine types and their on-demand prices, as far as they are known without a query to a cloud.
 
-Knows shapes (vCPUs, memory, accelerators) and list prices by region.
-Must not know pools, offers, beliefs or any API.
+Contains shapes (vCPUs, memory, accelerators) and list prices by region.
+Must not depend on pools, offers, beliefs or any API.
 
     Catalogue       the types of one cloud: `shape`, `price`, `with_shapes` for those that the cloud itself has described
     Shape           one type

@@ -1,4 +1,4 @@
-"""How one cloud writes its machine types, zones and regions: the port that offers are made with."""
+"""The machine types, zones and regions of one cloud: the port from which offers are made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TypeRules(Protocol):
         ...
 
     def region_of(self, zone: str) -> str | None:
-        """None for what is no zone's name."""
+        """The region of a zone; None for an invalid name."""
         ...
 
     def has_list_price(self, zone: str) -> bool:
@@ -24,11 +24,11 @@ class TypeRules(Protocol):
         ...
 
     def quota_of(self, shape: Shape, *, spot: bool) -> str:
-        """What the account's quota counts these machines under."""
+        """The quota of the account under which these machines count."""
         ...
 
     def shape_of(self, catalogue: Catalogue, instance_type: str) -> Shape | None:
-        """None for a type that is not known."""
+        """The shape of a type; None for an unknown one."""
         ...
 
     def takes_accelerators(self, instance_type: str) -> bool:

@@ -25,7 +25,7 @@ class Catalogue:
     """The known types of one cloud."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    """By instance type."""
+    """Shapes by instance type."""
     prices: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """(instance type, region) -> dollars an hour on demand."""
     accelerator_prices: Mapping[tuple[str, int, str], float] = field(default_factory=dict)
@@ -42,5 +42,5 @@ class Catalogue:
         return None if accelerators is None else round(machine + accelerators, 6)
 
     def with_shapes(self, shapes: Iterable[Shape]) -> Catalogue:
-        """With these types added, or in the place of what was known of them."""
+        """The catalogue with these types, which replace known ones."""
         return replace(self, shapes={**self.shapes, **{shape.instance_type: shape for shape in shapes}})

@@ -20,7 +20,7 @@ SOURCE = "shipped table, date unknown"
 
 @cache
 def shipped(provider: str) -> Catalogue:
-    """The types of a registered provider; nothing is known of one without tables."""
+    """The types of a registered provider; an empty catalogue for one without tables."""
     shapes = _rows(provider, "shapes.csv")
     if not shapes:
         return Catalogue()

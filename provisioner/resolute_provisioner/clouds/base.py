@@ -21,7 +21,7 @@ from resolute_provisioner.model import Observed, Offer, RefusalKind
 
 
 class CloudError(ResoluteError):
-    """A cloud did not do what it was asked to; the text is the cloud's own where it gave one."""
+    """A call of a cloud failed. The text is the cloud's own if it gave one."""
 
     kind: ClassVar[RefusalKind]
 
@@ -58,7 +58,7 @@ class LaunchRequest:
     token: str
     """Identifies this request permanently: a repeated request never gives a second machine."""
     instance_id: str
-    """Our name of the machine; a cloud that lets us choose uses it as its own."""
+    """The master's name of the machine. A cloud that permits it uses it as its own."""
     cluster: str
     """The tag by which `list` finds the machine again."""
     pool: str
@@ -83,7 +83,7 @@ class CloudInstance:
 
     provider_id: str
     token: str
-    """Empty when a machine carries the cluster's tag and no token of ours."""
+    """The token; "" if a machine has the cluster's tag and no token of the provisioner."""
     instance_id: str
     pool: str
     observed: Observed
@@ -100,17 +100,17 @@ class CloudInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudCapabilities:
-    """What a caller may count on."""
+    """Properties of a cloud that a caller may rely on."""
 
     name: str
     gives_notice: bool
-    """Machines may announce their interruption."""
+    """Whether machines may announce their interruption."""
     listing_lag_s: float
     """Time after the answer of `launch` for which a machine may be missing from `list`."""
     poll_s: float
     """A sensible time between two listings while machines start or end."""
     concurrent_launches: int = 8
-    """How many launches may be under way at once; more where one takes long because the cloud is waited for."""
+    """Most concurrent launches. It is larger where a launch takes long because it waits for the cloud."""
 
 
 class Cloud(Protocol):
@@ -135,13 +135,14 @@ class Cloud(Protocol):
     def capabilities(self) -> CloudCapabilities: ...
 
     async def launch(self, request: LaunchRequest) -> Launched:
-        """Raises a `CloudError`."""
+        """Launches a machine, or finds the machine of the token. Raises a `CloudError`."""
         ...
 
     async def terminate(self, provider_ids: Collection[str]) -> None:
-        """Raises `Transient` or `Throttled` when the order may not have been taken for some of them."""
+        """Orders the end of machines. Raises `Transient` or `Throttled` if the cloud may not have accepted the order for some of
+        them."""
         ...
 
     async def list(self, cluster: str) -> tuple[CloudInstance, ...]:
-        """Raises `Transient` or `Throttled`."""
+        """Lists the machines of a cluster. Raises `Transient` or `Throttled`."""
         ...

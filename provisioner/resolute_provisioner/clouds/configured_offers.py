@@ -1,4 +1,4 @@
-"""From the lines of a configuration that name machine types to offers, with every mistake that only the catalogue can find."""
+"""Converts the lines of a configuration that name machine types to offers, with every mistake that only the catalogue shows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Line:
 def lines_of(
     offer: CloudOffer, at: Location, zones: tuple[str, ...], *, accelerator: str = "", accelerators: int = 0
 ) -> Iterator[Line]:
-    """Those of one entry of the key `offers`. `zones` are the provider's, for an entry without its own."""
+    """Lines of one entry of the key `offers`. `zones` are the provider's, for an entry without its own."""
     for place, instance_type in enumerate(offer.instance_types):
         yield Line(
             at=(*at, "instance_types", place),
@@ -58,23 +58,22 @@ def lines_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferReader:
-    """What the lines of one pool are read with."""
+    """Converts the lines of one pool to offers."""
 
     rules: TypeRules
     catalogue: Catalogue
     prices: Mapping[str, TypePrices]
-    """The operator's own, by instance type."""
+    """The operator's own prices, by instance type."""
     cpu_slots_allowed: bool
     region: str = ""
     """Region of zones whose name does not contain it."""
     further: Callable[[Line, float | None], Problem | None] = lambda line, spot_price: None
-    """What else is wrong with a line; beside it, the operator's own spot price."""
+    """Further problems of a line; the second argument is the operator's own spot price."""
     together: Callable[[Sequence[Offer]], Iterable[Problem]] = lambda offers: ()
-    """What is wrong with the offers as a whole."""
+    """Problems of the offers as a whole."""
 
     def offers(self, pool_name: str, here: Location, lines: Iterable[Line]) -> tuple[Offer, ...]:
-        """By id. Raises `InvalidConfig` for types that are not known, slots that contradict the type, and what is offered
-        twice."""
+        """The offers, by id. Raises `InvalidConfig` for unknown types, slots that contradict the type, and duplicate offers."""
         found = [self._purchase(line) for line in lines]
         problems = [each for each in found if isinstance(each, Problem)]
         purchases = (each for each in found if isinstance(each, Purchase))

@@ -29,7 +29,7 @@ from resolute_provisioner.model import Market, Offer
 from resolute_provisioner.prices import PriceSource
 
 BOOTED_MASTER_TIMEOUT_S = 600.0
-"""A machine of a cloud without an answer from its master for this long ends itself: as long as the master waits for it."""
+"""Time without an answer from its master after which a machine of a cloud ends itself: as long as the master waits for it."""
 
 Config = TypeVar("Config", bound=ProviderBase)
 BootedConfig = TypeVar("BootedConfig", bound=CloudProvider)
@@ -44,9 +44,9 @@ class MasterPlace:
     port: int
     tls: bool = False
     certificate: str = ""
-    """PEM of the authority that vouches for it; empty where every machine trusts it, and without TLS."""
+    """PEM of the authority of its certificate; "" where every machine trusts it, and without TLS."""
     certificate_file: str = ""
-    """The same as a file of the master's machine."""
+    """The certificate as a file on the master's machine."""
     private_paths: tuple[str, ...] = ()
     """Absolute paths of its state, which no task on its machine may reach."""
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -54,16 +54,16 @@ class MasterPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudPlace:
-    """What a pool's cloud is given of its master."""
+    """Facts about the master for a pool's cloud."""
 
     directory: Path
-    """The pool's own, for clouds that keep something on the master's machine."""
+    """The pool's own directory, for clouds that store files on the master's machine."""
     environ: Mapping[str, str]
     clock: Clock
     wheel: Callable[[], AgentWheel]
-    """What machines of a cloud fetch their agent from."""
+    """The wheel from which machines of a cloud install their agent."""
     certificate: str = ""
-    """What they check the master's certificate with, as `MasterPlace.certificate`."""
+    """Authority of the master's certificate, as in `MasterPlace.certificate`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class StepInterruption:
 
 
 class Interrupts(Protocol):
-    """The part of a cloud that takes machines away by order."""
+    """The part of a cloud that interrupts machines by order."""
 
     async def interrupt(self, provider_id: str, *, notice_s: float | None, reason: str = "") -> None: ...
 
@@ -96,23 +96,23 @@ class Driver(ABC, Generic[Config]):
     """One provider. `here` is the path of the block `provider` in its file, for messages."""
 
     name: ClassVar[str]
-    """Under which it is registered; the first part of its offers' ids."""
+    """Registered name; the first part of its offers' ids."""
     title: ClassVar[str]
-    """For people."""
+    """Displayed name."""
     address_words: ClassVar[frozenset[str]] = frozenset()
     """Keywords for the host of `master_url`, each for an address of the master's own machine."""
     regions: ClassVar[frozenset[str]] = frozenset()
-    """Those that this version knows; empty where regions are not checked."""
+    """Known regions; empty where regions are not checked."""
     asked_in_one_region: ClassVar[bool] = False
-    """Whether a pool's machines are asked for in one region only: a machine of another one would not be found again."""
+    """Whether a pool's machines are requested in one region only: a machine in another one would not be found again."""
     remembered_keys: ClassVar[tuple[str, ...]] = ()
-    """Keys that offers are made of, and that the machine of the master answers where the configuration does not."""
+    """Keys from which offers are made, and which the master's machine provides if the configuration omits them."""
     types_file: ClassVar[str] = ""
-    """In the master's state directory: the answers of `type_source`. Empty for a provider without one."""
+    """Name of the file in the master's state directory with the answers of `type_source`. "" for a provider without one."""
     reports_spot_prices: ClassVar[bool] = False
     """Whether `price_source` has an answer."""
     listing_period_s: ClassVar[float] = 10.0
-    """How often the machines are listed while nothing is known to change."""
+    """Period of listings while no change is expected."""
 
     # ------------------------------------------------------------------------------------------------ what may be bought
 
@@ -120,7 +120,7 @@ class Driver(ABC, Generic[Config]):
     def offers(
         self, pool: ResourcePool, provider: Config, here: Location, catalogue: Catalogue | None
     ) -> tuple[Offer, ...]:
-        """What the pool may buy, by id. `catalogue` is what is known of machine types beside the shipped table.
+        """The offers of the pool, by id. `catalogue`: known machine types besides the shipped table.
 
         Raises `InvalidConfig` for what the configuration alone cannot show to be wrong.
         """
@@ -142,13 +142,14 @@ class Driver(ABC, Generic[Config]):
         return None
 
     def price_period_s(self, provider: Config) -> float:
-        """How often `price_source` is asked; 0 is never."""
+        """Period of queries of `price_source`; 0 is never."""
         return 0.0
 
     # ------------------------------------------------------------------------------------------------------- preflight
 
     def completed(self, pool: ResourcePool, provider: Config, master: MasterPlace) -> Config:
-        """With what the block leaves to the master's own machine. Blocking. Raises `InvalidInput` for what stays open."""
+        """The block with the values that the master's own machine provides. Blocking. Raises `InvalidInput` for values that stay
+        open."""
         return provider
 
     def left_to_master(self, provider: Config) -> tuple[str, ...]:
@@ -172,7 +173,7 @@ class Driver(ABC, Generic[Config]):
 
     @abstractmethod
     def link(self, pool: ResourcePool, provider: Config, master: MasterPlace) -> MachineLink:
-        """Raises `InvalidInput` when the machines could not reach this master."""
+        """The link of a pool's machines to the master. Raises `InvalidInput` if they could not reach it."""
 
     def interruptions(self, provider: Config, cloud: Cloud) -> tuple[Interrupts, tuple[StepInterruption, ...]] | None:
         """The scripted interruptions by training steps, and what carries them out; None for a cloud without them."""
@@ -217,7 +218,7 @@ class BootedDriver(Driver[BootedConfig]):
 
 
 def named(names: Iterable[str]) -> str:
-    """What has many values in a pool of several offers, each once."""
+    """The names, each once, in one text: a value of a pool with several offers."""
     return ", ".join(sorted({name for name in names if name}))
 
 
@@ -233,5 +234,5 @@ def driver_of(provider: ProviderBase) -> Driver[Any]:
 
 
 def drivers() -> Iterator[Driver[Any]]:
-    """Those of all providers; imports each."""
+    """Drivers of all providers; imports each."""
     return (driver_named(name) for name in PROVIDERS)

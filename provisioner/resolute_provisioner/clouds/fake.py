@@ -1,7 +1,7 @@
 """A cloud in memory, under the loop's time: programmable delays, refusals, losses, lost replies and stale lists.
 
-For the simulator and for tests of everything that uses the cloud port. It starts no thread and no process; what a machine does is
-up to a `MachineHost`. Its bill is separate from the answers of the port, so that a test can count payments by mistake.
+For the simulator and for tests of everything that uses the cloud port. It starts no thread and no process; a `MachineHost`
+defines what runs on a machine. Its bill is separate from the answers of the port, so that a test can count payments by mistake.
 """
 
 from __future__ import annotations
@@ -46,41 +46,41 @@ class LostReply(StrEnum):
 
 
 ScriptedLaunch = RefusalKind | LostReply | None
-"""What the next launch comes to; None is a launch as usual."""
+"""Result of the next launch; None is a launch as usual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeBehaviour:
-    """How the cloud treats its customers. Rates are chances of one call or, for losses, per machine and hour."""
+    """Behaviour of the cloud. Rates are probabilities of one call or, for losses, per machine and hour."""
 
     launch_latency_s: Range = (0.2, 2.0)
     pending_s: Range = (5.0, 20.0)
-    """From the launch to RUNNING, when paying starts."""
+    """Time from the launch to RUNNING, when the bill starts."""
     boot_s: Range = (20.0, 60.0)
-    """From RUNNING to the moment at which the machine's agent starts."""
+    """Time from RUNNING to the start of the machine's agent."""
     ending_s: Range = (1.0, 10.0)
     capacity: Mapping[str, int] = field(default_factory=dict)
     """Maximum number of running machines of an offer; unnamed offers are unlimited."""
     no_capacity_rate: float = 0.0
     transient_rate: float = 0.0
-    """No answer, and no machine."""
+    """Probability of no answer and no machine."""
     lost_reply_rate: float = 0.0
-    """No answer, but a machine."""
+    """Probability of no answer, but a machine."""
     repeat_rate: float = 0.0
-    """Launches that arrive once more, whatever the first came to: as of a client that asked again and gave neither up."""
+    """Probability that a launch arrives once more, whatever the result of the first, as from a client that repeats a request."""
     repeat_s: Range = (2.0, 120.0)
-    """How much later."""
+    """Delay of the repeated launch."""
     throttle_rate: float = 0.0
-    """Launches, and lists, that are refused because there were too many."""
+    """Probability that a launch or a list is refused because there were too many."""
     late_refusal_rate: float = 0.0
-    """Machines that are granted and end for lack of capacity before they run."""
+    """Probability that a granted machine ends for lack of capacity before it runs."""
     capacity_of_each: int | None = None
     """Maximum number of running machines of any offer that `capacity` does not name."""
     dead_boot_rate: float = 0.0
-    """Machines that run, cost money, and never start their agent."""
+    """Probability that a machine runs, is paid for, and never starts its agent."""
     losses_per_hour: float = 0.0
     noticed_share: float = 1.0
-    """How many of the losses are announced."""
+    """Share of the losses that are announced."""
     notice_s: float = 120.0
     list_failure_rate: float = 0.0
     listing_lag_s: float = 0.0
@@ -88,12 +88,12 @@ class FakeBehaviour:
     omission_rate: float = 0.0
     """The probability that a running machine is missing in a list: an error that the contract does not allow."""
     honours_tokens: bool = True
-    """False breaks the contract: every call gives another machine."""
+    """Whether tokens are honoured. False violates the contract: every call gives another machine."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FakeMachine:
-    """One machine, for hosts and tests to look at."""
+    """One machine, for hosts and tests."""
 
     provider_id: str
     request: LaunchRequest
@@ -119,15 +119,15 @@ class MachineHost(Protocol):
     """The programs on the machines. Called inside the loop; must not block."""
 
     def booted(self, machine: FakeMachine) -> None:
-        """Its agent may start now."""
+        """The machine's agent may start now."""
         ...
 
     def noticed(self, machine: FakeMachine, deadline: datetime) -> None:
-        """It will be reclaimed at the deadline, with a notice."""
+        """The machine will be reclaimed at the deadline, with a notice."""
         ...
 
     def ended(self, machine: FakeMachine) -> None:
-        """All programs on it have ended."""
+        """All programs on the machine have ended."""
         ...
 
 
@@ -157,7 +157,7 @@ class BillLine:
 
     @property
     def price_per_hour(self) -> float:
-        """The last one."""
+        """The last price."""
         return self.prices[-1][1]
 
     def cost(self, now: datetime) -> float:
@@ -167,7 +167,8 @@ class BillLine:
 
 
 class Bill:
-    """What the customer pays, machine by machine, kept by nothing but the meter's start and stop and the market's moves."""
+    """The bill of the account, machine by machine. It depends only on the starts and ends of machines and on the market's
+    prices."""
 
     def __init__(self) -> None:
         self.lines: list[BillLine] = []
@@ -195,7 +196,7 @@ class Bill:
                 line.paid_until = at
 
     def running(self) -> list[BillLine]:
-        """What is being paid for now: leaks, when nothing should be running."""
+        """Lines that are still paid for: leaks, if nothing should be running."""
         return [line for line in self.lines if line.paid_until is None]
 
     def seconds(self, now: datetime) -> float:
@@ -210,7 +211,7 @@ class Bill:
 
 
 class FakeCloud:
-    """Obeys the `Cloud` contract as far as its behaviour lets it."""
+    """Implements the `Cloud` contract, as far as its behaviour permits."""
 
     def __init__(
         self,
@@ -226,7 +227,7 @@ class FakeCloud:
         """Calls of `launch` by token."""
         self.machines: dict[str, FakeMachine] = {}
         self.market: dict[str, list[LivePrice]] = {}
-        """Every price that an offer has come to, in order; an offer that is not here costs what its machines were asked for at."""
+        """Prices of each offer, in order. An offer without an entry has the price of its requests."""
         self._host = host or EmptyHost()
         self._clock = clock
         self._rng = rng
@@ -292,14 +293,14 @@ class FakeCloud:
         return "the fake cloud"
 
     async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
-        """Those that have moved."""
+        """Prices that have moved."""
         await self._delay(self.behaviour.launch_latency_s)
         return tuple(self.market[offer.offer_id][-1] for offer in offers if offer.offer_id in self.market)
 
     # ------------------------------------------------------------------------------------- the hand on the fake
 
     def script(self, *launches: ScriptedLaunch) -> None:
-        """What the next launches of new tokens come to, in order; then the rates decide again."""
+        """Sets the results of the next launches of new tokens, in order; after them the rates apply again."""
         self._script.extend(launches)
 
     def move_price(self, offer_id: str, per_hour: float) -> None:
@@ -322,7 +323,7 @@ class FakeCloud:
         self._later(notice_s, machine, "interrupted with notice")
 
     def power_off(self, provider_id: str) -> None:
-        """The machine ends itself, as one does that has lost its master."""
+        """The machine powers itself off, as one does that has lost its master."""
         self._end(self.machines[provider_id], "powered itself off")
 
     def living(self) -> tuple[FakeMachine, ...]:

@@ -1,4 +1,4 @@
-"""What the conformance suite of the cloud port runs on: a made-up cloud of one provider, and a hand on it.
+"""The environment of the conformance suite of the cloud port: a simulated cloud of one provider, and its controls.
 
 The module `fake` of each provider's package has `open_world`, which obeys `OpenWorld`. It may import what only tests install.
 """
@@ -14,12 +14,12 @@ from resolute_provisioner.model import Offer, RefusalKind
 
 
 class World(Protocol):
-    """One cloud and a hand on it."""
+    """One cloud and its controls."""
 
     cloud: Cloud
 
     def reopened(self) -> Cloud:
-        """The same cloud as another process would see it."""
+        """The same cloud, as opened by another process."""
         ...
 
     async def interrupt(self, provider_id: str, notice_s: float | None) -> None:

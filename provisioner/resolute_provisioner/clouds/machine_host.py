@@ -12,10 +12,10 @@ from resolute.errors import InvalidInput
 from resolute_provisioner.bootstrap import AgentWheel, HostSetup, MachineBoot, Metadata, agent_file, render_boot_script
 
 EXAMPLE_WHEEL = AgentWheel(name="resolute_ml-0.0.0-py3-none-any.whl", sha256="0" * 64)
-"""As long as the real one, so that what machines are given is as long as it will be."""
+"""An example wheel, as long as the real one, so that the size of rendered scripts is exact."""
 
 _EXAMPLE = "0" * 64
-"""As long as the real token, so that the script is as long as it will be."""
+"""An example token, as long as the real one, so that the size of the script is exact."""
 
 
 def host_setup(
@@ -28,7 +28,8 @@ def host_setup(
     log_options: Mapping[str, str] | None = None,
     master_cert: str = "",
 ) -> HostSetup:
-    """Checked by rendering the script of an example. Raises `InvalidInput` for what no machine could boot with."""
+    """Settings of the machines, checked by rendering the script of an example. Raises `InvalidInput` for values with which no
+    machine could boot."""
     if provider.master_cert_name:
         raise InvalidInput(
             "master_cert_name: is not acted on; use the name of the certificate as the host of master_url, and remove the key"

@@ -15,7 +15,7 @@ Record = dict[str, Any]
 
 
 def read_json(path: Path) -> Record | None:
-    """None when there is no such file."""
+    """Content of a file; None if it does not exist."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def _write_beside(path: Path, record: Mapping[str, Any], *, private: bool, durab
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """One process at a time decides about launches. The lock ends with its holder, also if that is killed."""
+    """Lock with which one process at a time decides about launches. It ends with its holder, also if that is killed."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
 """Which machines to add, to move work off and to release: pure functions of frozen values.
 
-Knows machines, offers with their history, pending gangs and the time. Must not know any cloud, ledger or clock.
+Its inputs are machines, offers with their history, pending gangs and the time. Must not depend on any cloud, ledger or clock.
 
 `plan.plan_scale` decides, from `standing` (the use of each machine), `packing` and `purchase` (the placement of gangs, and the
 machines to buy, from the `by_size` of offers and beside the present `stock`), `probing` (one request after a refusal), `ending`,

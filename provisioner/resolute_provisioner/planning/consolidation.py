@@ -22,12 +22,12 @@ from resolute_provisioner.model import Cause, Consolidation, InstanceView, Launc
 from resolute_provisioner.ranking import Forecast
 
 LONGEST_S = 86_400.0
-"""Nothing is expected to continue for longer than this, however long it has run."""
+"""Longest expected remaining time of work, however long it has run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What to do now: at most one machine to drain, or one to launch in its stead; and when to look again by time alone."""
+    """The result: at most one machine to drain, or one to launch in its place; and the time of the next check."""
 
     drains: tuple[Termination, ...] = ()
     launches: tuple[Launch, ...] = ()
@@ -66,14 +66,14 @@ def consolidate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """How one machine would be emptied. `launch` None: what it needs is there."""
+    """A way to empty one machine. `launch` None: no further machine is needed."""
 
     saving: float
-    """Per hour."""
+    """Saving per hour."""
     boot_s: float = 0.0
     launch: Forecast | None = None
     coming: bool = False
-    """What it needs is on its way already, and is waited for."""
+    """Whether the machine that it needs is starting already."""
 
     def move(self, each: InstanceView) -> Move:
         if self.coming:
@@ -92,7 +92,7 @@ def _has_no_gang(view: InstanceView) -> bool:
 
 
 def _may_move(view: InstanceView) -> bool:
-    """It has room left over, and all that runs there can be moved."""
+    """Whether the machine has free slots, and all its work can be moved."""
     if not view.residents or view.aux_in_use or not view.agent_connected or view.disabled:
         return False
     moved = sum(resident.slots for resident in view.residents)
@@ -102,7 +102,7 @@ def _may_move(view: InstanceView) -> bool:
 def _onto_others(
     each: InstanceView, others: Sequence[InstanceView], prices: Mapping[str, float | None], price: float
 ) -> _Way | None:
-    """On slots that are free on machines in use, or on idle machines that are cheaper."""
+    """A way onto free slots of machines in use, or onto cheaper idle machines."""
     free: dict[str, int] = {}
     for view in others:
         theirs = prices.get(view.offer_id)
@@ -126,7 +126,7 @@ def _onto_smaller(
     price: float,
     room: int,
 ) -> _Way | None:
-    """On a cheaper machine for all of it; a starting machine without a hold is waited for."""
+    """A way onto a cheaper machine for all of it; a starting machine without a hold is waited for."""
     slots = each.slots_in_use
     for other in others:
         theirs = prices.get(other.offer_id)
@@ -145,7 +145,7 @@ def _onto_smaller(
 
 
 def _fitted(residents: Sequence[Resident], free: Mapping[str, int]) -> set[str] | None:
-    """The machines that take all of them: the largest first, each on the tightest; None when one finds no place."""
+    """Machines that take all of these gangs: the largest first, each on the tightest machine; None if one does not fit."""
     left = dict(free)
     used: set[str] = set()
     for resident in sorted(residents, key=lambda resident: (-resident.slots, resident.token)):
@@ -159,7 +159,7 @@ def _fitted(residents: Sequence[Resident], free: Mapping[str, int]) -> set[str] 
 
 
 def _pays_at(view: InstanceView, way: _Way, policy: Consolidation, price: float) -> datetime:
-    """When the oldest of the work there will have run long enough that the move is expected to pay."""
+    """Time at which the oldest work there will have run long enough that the move is expected to pay."""
     restart = price / view.slots * view.slots_in_use * policy.restart_s / 3600.0
     boot = 0.0 if way.launch is None else (way.launch.price_per_hour or 0.0) * way.boot_s / 3600.0
     needed_s = policy.margin * (restart + boot) / way.saving * 3600.0

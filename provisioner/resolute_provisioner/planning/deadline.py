@@ -45,16 +45,16 @@ SPOT = frozenset((Market.SPOT,))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is known of a piece of work that has a deadline. Durations are seconds on the machines that it asks for."""
+    """Facts about work with a deadline. Durations are seconds on the machines that it requests."""
 
     submitted_at: datetime
     deadline: datetime
     remaining_s: float | None
-    """None: neither its pace nor an estimate is known."""
+    """Remaining time; None if neither the pace nor an estimate is known."""
     total_s: float | None = None
-    """All of it, from its first step; None takes what remains."""
+    """Duration from the first step to the last; None means the remaining time."""
     restart_s: float
-    """From the loss of its machine to the next new step on one that is had at once: boot, start and restore."""
+    """Time from the loss of its machine to the next new step on an available one: boot, start and restore."""
     unsaved_s: float = 0.0
     """Work that a loss without notice would undo."""
     interruptions_per_hour: float = INTERRUPTIONS_PER_HOUR
@@ -63,7 +63,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketChoice:
-    """Where work may run next, and why. `revisit_at`: when the passing of time alone changes it.
+    """The markets on which work may run next, and the reason. `revisit_at`: when time alone changes them.
 
     `ahead_s` is the distance to its line, negative when behind; None when that is not known or no line is followed.
     """
@@ -75,7 +75,7 @@ class MarketChoice:
 
 
 def while_waiting(work: Work, now: datetime) -> MarketChoice:
-    """Where it may be started."""
+    """The markets on which pending work may start."""
     if work.remaining_s is None:
         return MarketChoice(markets=ON_DEMAND, reason=f"{_how_long_is_unknown(work)}: on demand")
     spare_s, ahead_s = _spare_s(work, work.remaining_s, now), _ahead_s(work, work.remaining_s, now)
@@ -99,8 +99,8 @@ def while_waiting(work: Work, now: datetime) -> MarketChoice:
 
 
 def while_coming(work: Work, now: datetime) -> MarketChoice:
-    """Where it may be started while a machine on spot is on its way for it: there, as if it ran there already. To give that
-    machine up for another one would cost the time that it has been starting for."""
+    """The markets for pending work while a spot machine starts for it: as if it ran there already. To give that machine up for
+    another one would cost the time since its launch."""
     choice = while_running(work, Market.SPOT, now)
     if work.remaining_s is None or Market.SPOT not in choice.markets:
         return choice
@@ -109,7 +109,7 @@ def while_coming(work: Work, now: datetime) -> MarketChoice:
 
 
 def while_running(work: Work, on: Market, now: datetime) -> MarketChoice:
-    """Where it should run: where it is, or on another market, to which it moves once a machine of that is there."""
+    """The market on which running work should run: the present one, or another, to which it moves once a machine there is ready."""
     stays = frozenset((on,))
     if work.remaining_s is None:
         return MarketChoice(markets=stays, reason=f"{_how_long_is_unknown(work)}: it stays where it is")
@@ -130,7 +130,7 @@ def while_running(work: Work, on: Market, now: datetime) -> MarketChoice:
 
 
 def _spare_s(work: Work, remaining_s: float, now: datetime) -> float:
-    """Seconds that may go by without work and still leave time to finish after one restart. Constant while it works."""
+    """Seconds that may pass without work and still leave time to finish after one restart. Constant while it runs."""
     left_s = (work.deadline - now).total_seconds()
     margin_s = max(MARGIN_S, MARGIN_SHARE * remaining_s)
     return left_s - remaining_s - margin_s - work.unsaved_s - work.restart_s

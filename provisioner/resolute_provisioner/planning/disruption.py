@@ -16,12 +16,12 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """How much work may be disturbed now, and when that may change by time alone."""
+    """The running work that may be preempted now, and when that may change by time alone."""
 
     machines: int | None = None
     """Number of machines whose work may be disrupted; None is any number."""
     revisit_at: datetime | None = None
-    """When it may be on more."""
+    """When more machines may be allowed."""
 
     @property
     def given(self) -> bool:
@@ -31,12 +31,12 @@ class Leave:
         return self.machines is None or machines <= self.machines
 
     def after(self, machines: int) -> Leave:
-        """The rest of it after work on this number of machines is disrupted."""
+        """The leave after work on this number of machines was preempted."""
         return self if self.machines is None else replace(self, machines=self.machines - machines)
 
 
 def leave(policy: Disruption, beliefs: Mapping[str, OfferBelief], now: datetime) -> Leave:
-    """Both the window and the rate have to allow it."""
+    """The leave that both the window and the rate allow."""
     if policy.windows and not any(_covers(window, now) for window in policy.windows):
         starts = [at for window in policy.windows if (at := _next_start(window, now)) is not None]
         return Leave(machines=0, revisit_at=min(starts, default=None))
@@ -50,7 +50,7 @@ def leave(policy: Disruption, beliefs: Mapping[str, OfferBelief], now: datetime)
 
 
 def _covers(window: Window, now: datetime) -> bool:
-    """Today's stretch, or yesterday's that goes past midnight."""
+    """Whether a window covers the time: today's, or yesterday's across midnight."""
     over_midnight = DAY if window.end_s <= window.start_s else timedelta()
     for midnight in (_midnight(now) - DAY, _midnight(now)):
         start = midnight + timedelta(seconds=window.start_s)

@@ -21,7 +21,7 @@ from resolute_provisioner.risk import Block
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 _STAND_INS = (REPLACEMENT_PREFIX, MOVE_PREFIX)
-"""Between the end of the work that they represent and its return to the queue, neither of the two may be in the demand."""
+"""Prefixes of tokens that represent work. Between the end of the work and its return to the queue, neither may be in the demand."""
 
 
 def must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> list[Termination]:
@@ -55,8 +55,8 @@ def must_go(pool: PoolScaling, standings: Sequence[Standing], now: datetime) -> 
 
 
 def over_maximum(pool: PoolScaling, standings: Sequence[Standing]) -> list[Termination]:
-    """The limit was lowered: machines without work go first, then those with the least work that is likely to be needed, then those
-    with the least work, newest first."""
+    """Machines over a lowered maximum: those without work first, then those with the least work that is likely to be needed, then
+    those with the least work, newest first."""
     staying = [each for each in standings if each.staying]
     excess = len(staying) - pool.max_instances
     if excess <= 0:
@@ -84,7 +84,7 @@ def over_maximum(pool: PoolScaling, standings: Sequence[Standing]) -> list[Termi
 
 
 def _needed_slots(view: InstanceView) -> float:
-    """In use, each in the proportion in which its work is likely to be needed."""
+    """Slots in use, each weighted by the likelihood that its work is needed."""
     return view.slots_in_use - sum(resident.slots * (1.0 - resident.likelihood) for resident in view.residents)
 
 
@@ -128,7 +128,7 @@ def _may_be_completed(
 
 
 def _asked_again_at(pool: PoolScaling, gang: Gang, blocks: Mapping[str, Block]) -> datetime:
-    """When the first of the offers that are refused now and serve the gang will be asked again."""
+    """When the first of the blocked offers that serve the gang can be requested again."""
     retries = [
         block.until
         for offer in pool.offers
@@ -210,7 +210,7 @@ def idle_ones(
 
 
 def _room_to_make(spare: Sequence[InstanceView], unserved: Sequence[Unserved], room: int) -> tuple[int, frozenset[str]]:
-    """How many idle machines block the most important gang that would start without them, and which of them it would use
+    """Number of idle machines that block the most important gang that would start without them, and those that it would use
     itself."""
     names = {each.instance_id for each in spare}
     for way in (way for each in unserved for way in each.ways):
@@ -221,7 +221,7 @@ def _room_to_make(spare: Sequence[InstanceView], unserved: Sequence[Unserved], r
 
 
 class _Completions:
-    """Gangs that get nothing now because the rest of their machines is refused for a moment."""
+    """Gangs without machines because the rest of their machines is blocked for a short time."""
 
     def __init__(self, pool: PoolScaling, unserved: Sequence[Unserved], blocks: Mapping[str, Block]) -> None:
         self._market_of = {offer.offer_id: offer.market for offer in pool.offers}
@@ -230,7 +230,8 @@ class _Completions:
         self._retries = [(gang, _asked_again_at(pool, gang, blocks)) for gang in refused.values()]
 
     def any_for(self, view: InstanceView, until: datetime) -> bool:
-        """Whether it is a member of one (`of_no_use` knows how long) or would be, if the rest is requested again by then."""
+        """Whether the machine is a member of such a gang (`of_no_use` defines for how long) or would be, if the rest is requested
+        again by then."""
         market = self._market_of.get(view.offer_id)
         return not self._tokens.isdisjoint(view.reserved_for) or any(
             retry_at < until

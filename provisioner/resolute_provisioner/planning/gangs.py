@@ -1,4 +1,4 @@
-"""On how many machines of which size a gang runs, and which gang comes first. Pure."""
+"""The number and size of machines for a gang, and the order of gangs. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def in_order(gangs: Iterable[Gang]) -> list[Gang]:
 
 
 def needs_whole_machines(gang: Gang, size: int) -> int | None:
-    """How many machines of `size` slots a gang takes when no single machine holds it; None when it cannot."""
+    """Number of machines of `size` slots for a gang that no single machine holds; None if it cannot use them."""
     if gang.single_machine or size <= 0:
         return None
     if gang.slots_per_machine is not None:
@@ -33,10 +33,10 @@ def fits_one_machine(gang: Gang, size: int) -> bool:
 
 
 def machines_of(gang: Gang, size: int) -> int | None:
-    """How many empty machines of `size` slots hold the gang; None when none do, however many."""
+    """Number of empty machines of `size` slots that hold the gang; None if none do, however many."""
     return 1 if fits_one_machine(gang, size) else needs_whole_machines(gang, size)
 
 
 def shape_of(gang: Gang) -> tuple[object, ...]:
-    """What is possible for one gang is possible for every gang of its shape."""
+    """The shape of a gang: gangs of one shape have the same possibilities."""
     return (gang.slots, gang.single_machine, gang.slots_per_machine, gang.excluded_instances, gang.markets)

@@ -82,7 +82,7 @@ class IdlePeriods:
         return float(round(min(joins, default=DEFAULT_JOIN_TIME_S)))
 
     def _learnt_s(self, slots: int) -> float:
-        """The same for all offers of one size: their machines serve the same work."""
+        """The learnt period, equal for all offers of one size: their machines serve the same work."""
         if slots not in self._of_size:
             seen = gaps.together(belief.gaps for belief in self._known(slots))
             found = gaps.idle_period_s(seen, self._boot_s(slots))

@@ -52,7 +52,7 @@ class Waiting:
 
     token: str
     since: datetime
-    """When this start of it was requested."""
+    """When this start was requested."""
     work: Work | None = None
 
 
@@ -67,15 +67,15 @@ class Running:
     since: datetime
     """When it was placed there."""
     leaving: bool = False
-    """It was asked to save and end."""
+    """Whether it was preempted."""
     saved: bool = True
-    """It has committed a checkpoint since it was placed there."""
+    """Whether it has committed a checkpoint since its placement."""
     work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketPlan:
-    """The demand and the machines with their markets, what to drain, and when the passing of time alone changes any of it."""
+    """The demand and the machines with their markets, the machines to drain, and when time alone changes any of it."""
 
     demand: Demand
     instances: tuple[InstanceView, ...]
@@ -96,7 +96,7 @@ class Choices:
     most: int
 
     def holding(self, gang: Gang) -> Choices:
-        """For a gang: a market whose machines could never hold it is no choice, and it would wait for ever."""
+        """The choices for a gang. A market whose machines could never hold it is no choice, because it would wait for ever."""
         able = frozenset(market for market in self.markets if self.hold(gang, market, self.most))
         return self if able in (frozenset(), self.markets) else replace(self, markets=able)
 
@@ -125,7 +125,7 @@ def choices(pool: PoolScaling, beliefs: Mapping[str, OfferBelief]) -> Choices:
 
 
 def choice_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: datetime) -> MarketChoice:
-    """Where a waiting gang may be started."""
+    """The markets on which a pending gang may start."""
     if among.markets != ANY:
         only = ", ".join(sorted(market.value for market in among.markets))
         return MarketChoice(markets=ANY, reason=f"the pool has it on one market only: {only}")
@@ -142,8 +142,8 @@ def choice_of_waiting(pool: PoolScaling, among: Choices, waiting: Waiting, now: 
 
 
 def there(pool: PoolScaling, instances: Sequence[InstanceView]) -> Counter[Market | None]:
-    """How many machines stay on each market. None is that of an offer that has left the configuration, and of machines that take no
-    work, which have their place in the pool all the same."""
+    """Number of machines that stay on each market. None stands for the market of an offer that was removed from the
+    configuration, and of machines that accept no work, which count in the pool all the same."""
     market_of = {offer.offer_id: offer.market for offer in pool.offers}
     closed = (each.disabled or each.slots == 0 for each in instances)
     return Counter(
@@ -180,7 +180,7 @@ class ToBeHad:
     ) -> None:
         self._pool, self._instances, self._beliefs, self._now = pool, instances, beliefs, now
         self._of_gangs: dict[int, Mapping[str, Block]] = {}
-        """By how many machines they need."""
+        """Blocks by the number of machines that a gang needs."""
 
     @cached_property
     def _blocks(self) -> Mapping[str, Block]:
@@ -194,7 +194,7 @@ class ToBeHad:
 
     @cached_property
     def _coming(self) -> Mapping[tuple[str, Market | None], Sequence[InstanceView]]:
-        """By the work for which they were requested, and by market."""
+        """Starting machines, by the work for which they were requested and by market."""
         market_of = {offer.offer_id: offer.market for offer in self._pool.offers}
         found: dict[tuple[str, Market | None], list[InstanceView]] = {}
         for each in self._instances:
@@ -269,7 +269,7 @@ def _rather_than_wait(choice: MarketChoice, gang: Gang, to_be_had: ToBeHad) -> M
 
 
 def choice_of_running(pool: PoolScaling, among: Choices, running: Running, now: datetime) -> MarketChoice:
-    """Where a running gang should run; another market than its own means a move."""
+    """The markets for a running gang; another market than its own means a move."""
     stays = frozenset((running.market,))
     if among.markets != ANY:
         return MarketChoice(markets=stays, reason="the pool has it on one market only")
@@ -375,7 +375,8 @@ def _with_successors(
     to_be_had: ToBeHad,
     now: datetime,
 ) -> tuple[InstanceView, ...]:
-    """What loses its machine is about to wait, and its replacement is requested before it does."""
+    """The machines with the markets of their replacements. Work that loses its machine will be pending soon, and its replacement
+    is requested before."""
     occupant = {machine: each for each in running for machine in each.machines}
     found = []
     for view in instances:

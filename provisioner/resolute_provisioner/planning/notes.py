@@ -28,7 +28,7 @@ NAMED = 3
 
 
 def why_blocked(blocks: Mapping[str, Block]) -> str:
-    """What keeps offers that are all blocked: those first that will be asked again first."""
+    """The reasons why all offers are blocked; those that can be requested first come first."""
     if not blocks:
         return "the pool has no offers"
     soonest = sorted(blocks.items(), key=lambda item: (item[1].until is None, item[1].until or _NEVER, item[0]))
@@ -37,7 +37,7 @@ def why_blocked(blocks: Mapping[str, Block]) -> str:
 
 
 def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[str, Block]) -> list[Note]:
-    """What concerns the pool as a whole."""
+    """Notes about the pool as a whole."""
     found: list[Note] = []
     final = [offer_id for offer_id, each in sorted(blocks.items()) if each.misconfigured]
     if final and len(final) == len(pool.offers):
@@ -55,7 +55,7 @@ def for_pool(pool: PoolScaling, standings: Sequence[Standing], blocks: Mapping[s
 
 
 def for_waiting(packing: Packing, machines: Mapping[str, InstanceView], now: datetime) -> list[Note]:
-    """Gangs whose machines are on the way, or that count on what others will free."""
+    """Notes for gangs whose machines are starting, or that wait for slots that other work will free."""
     found: list[Note] = []
     for name, tokens in sorted(packing.on_machines.items()):
         view = machines.get(name)
@@ -72,7 +72,7 @@ def for_waiting(packing: Packing, machines: Mapping[str, InstanceView], now: dat
 def for_unserved(
     pool: PoolScaling, unserved: Sequence[Unserved], blocks: Mapping[str, Block], alive: int
 ) -> list[Note]:
-    """Gangs that get nothing now. `alive` machines count against the pool's maximum."""
+    """Notes for gangs without machines. `alive` machines count against the pool's maximum."""
     known: dict[tuple[object, ...], str] = {}
     found: list[Note] = []
     for each in unserved:
@@ -120,7 +120,7 @@ def _impossible(pool: PoolScaling, gang: Gang) -> str:
 
 
 def obstacle(each: Block) -> str:
-    """Why an offer is not asked for, and when it will be."""
+    """Why an offer is not requested, and when it will be."""
     if each.until is None:
         return f"{each.reason}; no request until the configuration changes" if each.misconfigured else each.reason
     return f"{each.reason}; next request at {each.until:%H:%M:%S} UTC"

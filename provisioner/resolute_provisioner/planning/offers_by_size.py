@@ -29,7 +29,7 @@ class Machine:
     free_slots: int
     free_aux: int
     untouched: bool
-    """Nothing uses its slots, so that a gang may take it whole."""
+    """Whether no slot of it is in use, so that a gang may use it whole."""
     preference: int = 0
     """Lower is filled first: connected machines before starting ones before bought ones."""
     reserved_for: tuple[str, ...] = ()
@@ -39,14 +39,14 @@ class Machine:
     """Set for a machine that would have to be bought."""
     tokens: list[str] = field(default_factory=list)
     awaited_by: int = 0
-    """How many of those that it was launched for still wait."""
+    """Number of gangs for which it was launched and which are still pending."""
 
     @property
     def place(self) -> Place:
         return (self.awaited_by > 0, self.preference, self.free_slots)
 
     def copy(self) -> Machine:
-        """As it was before anything was put on it in this packing."""
+        """The machine before any gang was placed on it in this packing."""
         return Machine(
             name=self.name,
             size=self.size,
@@ -60,7 +60,7 @@ class Machine:
 
 
 class _OffersOfSize:
-    """Machines by their place. One whose place has changed is put there again, and skipped where it was."""
+    """Machines by their place. A machine whose place has changed is inserted again, and skipped at its old place."""
 
     def __init__(self, *, aux: bool = False) -> None:
         self._aux = aux
@@ -75,7 +75,7 @@ class _OffersOfSize:
         heappush(self._at[place], (machine.name, machine))
 
     def first(self, least: int, accepts: Callable[[Machine], bool]) -> Machine | None:
-        """The first accepted one with this number of free slots."""
+        """The first accepted machine with at least this number of free slots."""
         emptied: list[Place] = []
         found: Machine | None = None
         for place in self._places:
@@ -129,7 +129,7 @@ class _Whole:
 
 
 class OffersBySize:
-    """All machines of one pass. `gangs`: those that have no place yet."""
+    """All machines of one pass. `gangs`: those that are not placed yet."""
 
     def __init__(self, machines: Iterable[Machine], gangs: Sequence[Gang]) -> None:
         self.machines: list[Machine] = []
@@ -167,7 +167,7 @@ class OffersBySize:
         self._put(machine)
 
     def served(self, gang: Gang) -> None:
-        """It no longer waits: machines held only for it are free."""
+        """Records that the gang is placed: machines that were held only for it are free."""
         self._waiting.discard(gang.token)
         for machine in self._reserved.pop(gang.token, ()):
             machine.awaited_by -= 1
@@ -175,7 +175,8 @@ class OffersBySize:
                 self._put(machine)
 
     def kept_for_others(self, machine: Machine, gang: Gang) -> bool:
-        """What one plan bought for two gangs must serve the same two in the next."""
+        """Whether the machine is held for other gangs. A machine that one plan bought for two gangs must serve the same two in
+        the next."""
         return machine.awaited_by > 0 and gang.token not in machine.reserved_for
 
     def one(self, gang: Gang) -> Machine | None:

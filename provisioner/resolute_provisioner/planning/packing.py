@@ -27,9 +27,9 @@ class Way:
     """One set of machines on which a gang without machines would run."""
 
     machines_missing: int
-    """How many more machines it would take."""
+    """Number of further machines that it needs."""
     would_use: tuple[str, ...]
-    """The machines that are there or coming and that it would use beside those."""
+    """Present and starting machines that it would use beside those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Which machine takes which gangs (by token, in the order of their importance)."""
+    """The gangs on each machine (by token, in the order of their importance)."""
 
     on_machines: Mapping[str, tuple[str, ...]]
     bought: tuple[tuple[Forecast, tuple[str, ...]], ...]
@@ -90,7 +90,7 @@ class _Layout:
     used: tuple[Machine, ...]
     buy: tuple[Forecast, ...] = ()
     others: int = 0
-    """How many of the used machines were launched for other gangs that still wait."""
+    """Number of used machines that were launched for other pending gangs."""
 
     def key(self) -> tuple[object, ...]:
         return (*cost_of(self.buy), len(self.buy), self.others, len(self.used), -self.share)
@@ -120,9 +120,9 @@ class _Pass:
         self._bought: list[Machine] = []
         self._later: list[Gang] = []
         self._infeasible: dict[tuple[object, ...], tuple[Way, ...]] = {}
-        """By shape: what it would take."""
+        """Ways of infeasible shapes, by shape."""
         self._only_new: set[tuple[object, ...]] = set()
-        """Shapes for which there is nothing but machines to buy."""
+        """Shapes that only new machines can serve."""
 
     def run(self, gangs: Sequence[Gang]) -> Packing | None:
         unserved: list[Unserved] = []

@@ -121,13 +121,13 @@ def _for_work(
 
 
 def _may_be_served(pool: PoolScaling, fleet: Fleet, gangs: Sequence[Gang]) -> bool:
-    """Some gang, by what the pool has, or by what it may ever buy, when it has no other work."""
+    """Whether some gang can be served by the pool's machines, or by any that it may launch, if it has no other work."""
     there = {view.slots for view in fleet.views()} if gangs else set()
     return any(_fits(pool, there, gang) for gang in gangs)
 
 
 def _fits(pool: PoolScaling, there: Set[int], gang: Gang) -> bool:
-    """`there`: the sizes of the pool's machines."""
+    """Whether a gang fits. `there`: the sizes of the pool's machines."""
     if gang.slots == 0:
         return pool.max_aux_per_instance > 0
     sizes = there | {offer.slots for offer in pool.offers if offer.market in gang.markets}
@@ -136,13 +136,13 @@ def _fits(pool: PoolScaling, there: Set[int], gang: Gang) -> bool:
 
 
 class _Market:
-    """What may be bought now, and what keeps the rest from being bought."""
+    """The offers that may be requested now, and the obstacles of the others."""
 
     def __init__(
         self, pool: PoolScaling, instances: Sequence[InstanceView], beliefs: Mapping[str, OfferBelief], now: datetime
     ) -> None:
         self.leave = disruption.leave(pool.disruption, beliefs, now)
-        """To move work that runs."""
+        """Leave to preempt running work."""
         self.asked = probing.asked(instances, beliefs)
         """The offers whose one request has no answer yet."""
         self.blocks = probing.blocks(pool, self.asked, beliefs, now)
@@ -152,13 +152,13 @@ class _Market:
         self.gang_limits = risk.gang_limits(pool, beliefs, now)
         offers = forecasts(pool, beliefs, now)
         self.usable = [each for each in offers if each.offer.offer_id not in self.blocks]
-        """The best first."""
+        """Offers that may be requested, the best first."""
         self.prices = {each.offer.offer_id: each.price_per_hour for each in offers}
-        """In force, by offer id."""
+        """Prices in force, by offer id."""
         self.idle_periods = keep_warm.IdlePeriods(pool, beliefs)
 
     def moments(self) -> list[datetime]:
-        """When waiting work may find something that it does not find now."""
+        """Times at which pending work may find machines that are not available now."""
         until = [each.until for found in (self.blocks, self.gang_blocks) for each in found.values()]
         return [
             *(each for each in until if each is not None),
@@ -172,8 +172,8 @@ def _without(machines: Sequence[InstanceView], returned: Sequence[Termination]) 
 
 
 def _displaced(standings: Sequence[Standing], demand: Demand) -> list[Gang]:
-    """What runs on machines under notice will need as much elsewhere: its machine is replaced before it waits, and is kept
-    for it while the machine under notice ends."""
+    """Gangs on machines under notice, which will need as much elsewhere. Their machines are replaced before they are pending, and
+    held for them while the machine under notice ends."""
     waiting = {gang.token for gang in demand.gangs}
     return [
         Gang(
@@ -211,7 +211,7 @@ def _packed(
     room: int,
     now: datetime,
 ) -> tuple[Packing, datetime | None]:
-    """And until when some gang counts on slots that other work will free."""
+    """The packing, and until when some gang waits for slots that other work will free."""
     if not gangs:
         return Packing(on_machines={}, bought=(), unserved=()), None  # nothing waits at most times
     best = market.usable[0] if market.usable else None
@@ -269,7 +269,7 @@ def _room_soon(pool: PoolScaling, fleet: Fleet, ending: Sequence[Termination], p
 
 
 def _floor(pool: PoolScaling, count: int, room: int, market: _Market) -> tuple[list[Launch], list[Note]]:
-    """Machines without work, up to the minimum."""
+    """Launches without work, up to the minimum."""
     missing = min(pool.min_instances - count, room)
     if missing <= 0:
         return [], []

@@ -40,7 +40,7 @@ def blocks(
 
 
 def slow(asked: Mapping[str, datetime], now: datetime) -> dict[str, Block]:
-    """Offers that let us wait for their answer."""
+    """Offers whose answer to a request is overdue."""
     reason = "it was refused before and has not answered to the one request that was made since"
     overdue = {offer_id for offer_id, at in asked.items() if now >= at + timedelta(seconds=ANSWER_TIMEOUT_S)}
     return {offer_id: Block(until=None, reason=reason) for offer_id in sorted(overdue)}

@@ -73,7 +73,7 @@ class _Attempt:
         self._max_aux = max_aux
         self._shared: list[Bin] = []
         self._whole: list[tuple[Forecast, int, Gang]] = []
-        """Machines that one gang uses as a whole: which, and how many."""
+        """Machines that one gang uses as a whole: offer and number."""
         self._open_from: dict[tuple[int, frozenset[Market]], int] = {}
         """Bins before this one are too full for gangs of such a shape, and will not become emptier."""
         self._ways: dict[tuple[object, ...], tuple[Forecast, int]] = {}
@@ -136,7 +136,7 @@ class _Attempt:
 
 
 def _standalone(gang: Gang, stock: Stock) -> tuple[Forecast, int]:
-    """The cheapest machines for the gang alone: which, and how many."""
+    """The cheapest machines for the gang alone: offer and number."""
     ways: list[tuple[Forecast, int]] = []
     one = stock.holding(gang.slots, gang.markets) if fits_one_machine(gang, gang.slots) else None
     if one is not None:

@@ -21,11 +21,12 @@ from resolute_provisioner.planning.offers_by_size import Machine
 from resolute_provisioner.planning.standing import by_id, seconds_between
 
 SCALE_S = 300.0
-"""What has just begun is as likely to be shorter than this as longer: half of the work of a cluster is over within minutes."""
+"""Scale of run times: work that has just begun is as likely to be shorter than this as longer. Half of the work of a cluster ends
+within minutes."""
 LONGEST_WAIT = 0.5
 """Share of a boot time for which a gang may wait for slots that other work will free."""
 AFTER_BOUGHT = 3
-"""What is there and what is coming is filled before (`Machine.preference`)."""
+"""Preference of expected slots: present and starting machines are filled before (`Machine.preference`)."""
 PREFIX = "soon-free-"
 
 
@@ -59,14 +60,15 @@ def soon_free(pool: PoolScaling, machines: Iterable[InstanceView], boot_s: float
 
 
 def patient_until(gang: Gang, boot_s: float) -> datetime:
-    """Until when it counts on slots that others will free."""
+    """Time until which a gang waits for slots that other work will free."""
     return gang.submitted_at + timedelta(seconds=LONGEST_WAIT * boot_s)
 
 
 def counting_on(
     gangs: Sequence[Gang], soon: Sequence[Machine], boot_s: float, now: datetime
 ) -> tuple[list[Gang], datetime | None]:
-    """The gangs, those that have waited for too long kept from the slots that others will free; and when the next one has."""
+    """The gangs, of which those that have waited for too long may not use slots that other work will free; and when the next one
+    will have."""
     if not soon:
         return list(gangs), None
     names = frozenset(machine.name for machine in soon)

@@ -1,8 +1,4 @@
-"""What each machine is good for now, derived from the facts that are stored and the time. Pure.
-
-Most machines of a pool work and have no free slot, and no rule is about them. So each decision divides the machines once, and each
-rule looks at its own part: the machines with room, or those that start, end or are out of contact.
-"""
+"""The use of each machine now, derived from the stored facts and the time. Pure."""
 
 from __future__ import annotations
 
@@ -34,14 +30,15 @@ class Standing:
 
     view: InstanceView
     stopping: bool
-    """It has been ordered to end, or the cloud is ending it."""
+    """Whether it was ordered to end, or the cloud is ending it."""
     never_joined: bool
     lost: bool
-    """Out of contact for too long, while most others are not, or for much too long."""
+    """Whether it is out of contact for too long while most others are not, or for much too long."""
     suspect: bool
-    """Out of contact for too long, together with a part of the pool that is large enough (`MASS_LOSS_SHARE`) to take no action."""
+    """Whether it is out of contact for too long, together with a part of the pool that is large enough (`MASS_LOSS_SHARE`) to
+    take no action."""
     capacity: bool
-    """Work may be planned on it: it is there, or it is coming."""
+    """Whether work may be planned on it: it is present or starting."""
 
     @property
     def counts(self) -> bool:
@@ -50,7 +47,7 @@ class Standing:
 
     @property
     def staying(self) -> bool:
-        """Part of what the pool will still have when everything ordered so far is done."""
+        """Whether it will still be in the pool after all ordered changes."""
         view = self.view
         return not (self.stopping or self.never_joined or self.lost or view.notice or view.draining_since)
 
@@ -64,11 +61,12 @@ class Fleet:
     """
 
     full: Sequence[InstanceView]
-    """They work and have no free slot. No rule releases or moves one, and they take only work without slots. In any order."""
+    """Machines with work and without free slots. No rule releases or moves one, and they accept only work without slots. In any
+    order."""
     open: Sequence[InstanceView]
-    """They have free slots or no work. In any order."""
+    """Machines with free slots or without work. In any order."""
     others: Sequence[Standing]
-    """They start, end, drain, are under notice, out of contact or disabled. By id."""
+    """Machines that start, end, drain, are under notice, out of contact or disabled. By id."""
 
     @property
     def counted(self) -> int:
@@ -76,12 +74,12 @@ class Fleet:
         return len(self.full) + len(self.open) + sum(each.counts for each in self.others)
 
     def views(self) -> Iterator[InstanceView]:
-        """All of them, in any order."""
+        """All machines, in any order."""
         return chain(self.full, self.open, (each.view for each in self.others))
 
 
 def judge(pool: PoolScaling, instances: Iterable[InstanceView], now: datetime) -> Fleet:
-    """`instances` in any order; ended ones are left out."""
+    """The fleet of these instances, given in any order; ended ones are left out."""
     full: list[InstanceView] = []
     open_: list[InstanceView] = []
     others: list[InstanceView] = []

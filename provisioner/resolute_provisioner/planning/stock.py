@@ -1,4 +1,4 @@
-"""What may be bought: of all offers, the cheapest of each size on each market. Pure."""
+"""Offers that may be requested: of all, the cheapest of each size on each market. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resolute_provisioner.model import Market
 from resolute_provisioner.ranking import Forecast
 
 Cost = tuple[int, float]
-"""How many prices are unknown, and the sum of the others: a machine of known price is always preferred."""
+"""Number of unknown prices, and the sum of the others: a machine of known price is always preferred."""
 
 NOTHING: Cost = (0, 0.0)
 
@@ -33,7 +33,7 @@ class Stock:
     does whatever the others would."""
 
     def __init__(self, forecasts: Sequence[Forecast], *, gang_limits: Mapping[str, int] | None = None) -> None:
-        """`gang_limits`: how many machines of an offer may be asked for one gang that needs several, by offer id."""
+        """`gang_limits`: most machines of an offer for one gang that needs several, by offer id."""
         self._forecasts = forecasts
         self._gang_limits = gang_limits or {}
         self._best = _best(forecasts)
@@ -48,7 +48,7 @@ class Stock:
         return sorted({each.offer.slots for each in self._best})
 
     def sizes_by_value(self) -> Sequence[int]:
-        """The cheapest slot first."""
+        """Sizes, those with the cheapest slots first."""
         cheapest: dict[int, Forecast] = {}
         for each in self._best:
             cheapest.setdefault(each.offer.slots, each)
@@ -77,7 +77,7 @@ class Stock:
         return self._whole[key]
 
     def whole_holding(self, slots: int, markets: frozenset[Market], machines: int) -> Forecast | None:
-        """The same of at least this size."""
+        """The cheapest machine of at least this size, for a gang that needs `machines` more of them."""
         found = (each for each in self._best_of(machines) if each.offer.slots >= slots and each.offer.market in markets)
         return next(found, None)
 

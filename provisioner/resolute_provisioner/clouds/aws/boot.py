@@ -1,4 +1,4 @@
-"""What the boot script of a machine needs to know of EC2."""
+"""Facts about EC2 for the boot script of a machine."""
 
 from __future__ import annotations
 

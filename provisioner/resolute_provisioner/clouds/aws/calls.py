@@ -28,10 +28,10 @@ from resolute_provisioner.model import RefusalKind
 Result = TypeVar("Result")
 
 CONCURRENT_CALLS = 8
-"""As many launches as a reconciler has under way."""
+"""Number of concurrent calls: as many as a reconciler has launches in progress."""
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 5.0, 30.0
-"""EC2 answers a launch in seconds; what takes longer is asked again with the same token."""
+"""Timeouts of a call. EC2 answers a launch in seconds; a slower call is repeated with the same token."""
 
 NO_CAPACITY_CODES = frozenset(
     {
@@ -104,7 +104,7 @@ def error_code(error: BaseException) -> str:
 
 
 def cloud_error(error: Exception) -> CloudError:
-    """What a call of the SDK has failed with, in our classes."""
+    """The project's error for a failed call of the SDK."""
     if isinstance(error, ClientError):
         code = error_code(error)
         text = f"{code}: {error.response.get('Error', {}).get('Message', '')}".strip()
@@ -132,7 +132,7 @@ def _class_of(code: str, status: int) -> type[CloudError]:
 
 @cache
 def _session() -> Session:
-    """One for the process: it has read the description of EC2, which takes a third of a second, and knows the credentials."""
+    """The session of the process, which has read the description of EC2 (a third of a second) and the credentials."""
     return Session()
 
 
@@ -152,13 +152,13 @@ class Ec2:
         self._threads = ThreadPoolExecutor(max_workers=CONCURRENT_CALLS, thread_name_prefix="ec2")
 
     async def call(self, operation: str, **parameters: Any) -> Mapping[str, Any]:
-        """One call by the SDK's name of it (`run_instances`). Raises what the SDK does: see `cloud_error`."""
+        """Makes one call by the SDK's name of it (`run_instances`). Raises the errors of the SDK: see `cloud_error`."""
         return await self._in_thread(lambda: getattr(self._client, operation)(**parameters))
 
     async def pages(
         self, operation: str, key: str, *, page: int, most: int | None = None, **parameters: Any
     ) -> list[Any]:
-        """What all pages of a listing have under `key`, at most the first `most`. Raises what the SDK does."""
+        """The values of `key` in all pages of a listing, at most the first `most`. Raises the errors of the SDK."""
 
         def read() -> list[Any]:
             found: list[Any] = []
@@ -176,4 +176,4 @@ class Ec2:
 
 
 SDK_ERRORS = (ClientError, BotoCoreError, ResponseParserError)
-"""What its calls raise."""
+"""Errors of its calls."""

@@ -26,7 +26,7 @@ class Quota:
 
 STANDARD = Quota("Standard (A, C, D, H, I, M, R, T, Z)", "L-1216C47A", "L-34B43A08")
 P5_AND_LATER = Quota("P5 and later", "L-417A185B", "L-C4BD4855")
-"""Counted apart from the older ones on the spot market only."""
+"""Quota of the newer types, which count separately on the spot market only."""
 _G_AND_VT = Quota("G and VT", "L-DB2E81BA", "L-3819A6DF")
 QUOTAS = {
     "p": Quota("P", "L-417A185B", "L-7212CCBC"),
@@ -39,7 +39,7 @@ QUOTAS = {
     "f": Quota("F", "L-74FC7D96", "L-88CF9481"),
     "x": Quota("X", "L-7295265B", "L-E3A00192"),
 }
-"""What the types of these families are counted under; those of all others under `STANDARD`."""
+"""Quotas of the types of these families; all others count under `STANDARD`."""
 
 
 REGIONS = numbered(
@@ -70,7 +70,7 @@ REGIONS = numbered(
     },
     "-",
 )
-"""When this version was made. For detecting mistakes only: a cloud opens a new one now and then."""
+"""Regions at the time of this version, only to detect mistakes: a cloud opens a new one now and then."""
 
 
 def region_of(zone: str) -> str | None:
@@ -80,7 +80,7 @@ def region_of(zone: str) -> str | None:
 
 
 def is_local_zone(zone: str) -> bool:
-    """Its prices may differ from those of its region."""
+    """Whether the zone is a local one, whose prices may differ from those of its region."""
     found = _ZONE.fullmatch(zone)
     return found is not None and len(found["rest"]) > 1
 
@@ -95,7 +95,7 @@ def quota(instance_type: str, *, spot: bool) -> Quota:
 
 
 class Rules:
-    """Obeys `TypeRules`."""
+    """Implements `TypeRules`."""
 
     cloud = "aws"
 

@@ -58,7 +58,7 @@ _ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
 
 class AwsCloud:
-    """Obeys the `Cloud` contract. Holds nothing but what can be asked again."""
+    """Implements the `Cloud` contract. It has no state that cannot be queried again."""
 
     def __init__(self, settings: AwsSettings, ec2: Ec2, *, page: int = PAGE) -> None:
         """`page`: machines that are listed at once."""
@@ -101,14 +101,15 @@ class AwsCloud:
         return tuple(sorted(machines, key=lambda each: each.provider_id))
 
     async def _end_stopped(self, ids: Sequence[str]) -> None:
-        """Only an operator can have stopped them: such a machine never returns to work, and its disk is paid."""
+        """Ends stopped machines. Only an operator can have stopped them: such a machine never returns to work, and its disk is
+        paid."""
         try:
             await self.terminate(ids)
         except CloudError as error:
             log.warning("machines that were stopped are not terminated yet: %s", error)  # the next list tries again
 
     async def _terminate(self, ids: Sequence[str]) -> None:
-        """EC2 takes all of a call or none of it, so that an id that it does not know is found by asking one by one."""
+        """Ends machines. EC2 accepts all ids of a call or none, so an unknown id is found by single calls."""
         try:
             await self._ec2.call("terminate_instances", InstanceIds=list(ids))
         except SDK_ERRORS as error:
@@ -119,7 +120,7 @@ class AwsCloud:
                     await self._terminate([each])
 
     async def _describe(self, tags: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        """Raises `Transient` or `Throttled`."""
+        """The machines with these tags. Raises `Transient` or `Throttled`."""
         filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
         try:
             reservations = await self._ec2.pages("describe_instances", "Reservations", page=self._page, Filters=filters)
@@ -137,7 +138,7 @@ class AwsCloud:
         raise BadRequest(f"instance {request.instance_id} was already launched with another token")
 
     async def _find_root_device(self) -> str:
-        """The image's name of its root disk, asked once. Raises a `CloudError`."""
+        """The image's name of its root disk, queried once. Raises a `CloudError`."""
         image = self._settings.image_id
         if self._root_device or image.startswith("resolve:"):
             return self._root_device or "/dev/sda1"
@@ -155,7 +156,7 @@ class AwsCloud:
 
 
 def _later(error: Exception) -> CloudError:
-    """What may be answered to a listing or an end: there is nothing to do but to ask again."""
+    """The error of a listing or an end, which can only be repeated."""
     known = cloud_error(error)
     return known if isinstance(known, Throttled) else Transient(str(known))
 
@@ -177,8 +178,8 @@ def _launched(machine: Mapping[str, Any]) -> Launched:
 
 
 def _paid_from(machine: Mapping[str, Any], observed: Observed) -> datetime | None:
-    """Paying starts with the state running, a few seconds after the launch, whose time is the only one that EC2 reports: the
-    booked amount is never less than the paid one."""
+    """Start of the bill. It is the state running, a few seconds after the launch, whose time is the only one that EC2 reports:
+    the booked amount is never less than the paid one."""
     return None if observed is Observed.PENDING else _launch_time(machine)
 
 

@@ -143,7 +143,7 @@ DRIVER = AwsDriver()
 
 
 def aws_settings(pool: ResourcePool, provider: AwsProvider, wheel: AgentWheel, master_cert: str = "") -> AwsSettings:
-    """Raises `InvalidInput` for what EC2 would refuse or no machine could boot with."""
+    """Settings of a pool's machines. Raises `InvalidInput` for values that EC2 would refuse or with which no machine could boot."""
     try:
         return _settings(pool, provider, wheel, master_cert)
     except InvalidInput as error:
@@ -203,7 +203,7 @@ def _lines(provider: AwsProvider, here: Location) -> Iterator[Line]:
 
 
 def _not_one_region(here: Location, offers: Sequence[Offer]) -> list[Problem]:
-    """A pool is asked for in one region."""
+    """Problems with offers in several regions: the machines of a pool are requested in one region."""
     regions = sorted({offer.region for offer in offers if offer.zone})
     if len(regions) < 2:
         return []

@@ -54,6 +54,6 @@ class AwsWorld:
 
 @contextmanager
 def open_world(directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]) -> Iterator[AwsWorld]:
-    """For the conformance suite."""
+    """A world for the conformance suite."""
     with mock.patch.dict(os.environ, CREDENTIALS), ec2_front() as front:
         yield AwsWorld(front, refusals)

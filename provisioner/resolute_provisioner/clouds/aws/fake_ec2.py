@@ -1,4 +1,4 @@
-"""EC2 on this machine: moto behind a front that makes it as slow, forgetful and unfair as the real one.
+"""EC2 on this machine: moto behind a front that adds the delays, losses and refusals of the real one.
 
 moto keeps machines; the front, on the way of every request and answer, adds what moto leaves out (client tokens, machines
 that take time to start and to end) and what a test asks for: errors, lost answers, lists that lag or leave something out.
@@ -28,7 +28,7 @@ from resolute.clock import SystemClock
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 IMAGE = "ami-12c6146b"
-"""One of those that moto knows."""
+"""An image of moto."""
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
@@ -90,7 +90,7 @@ class Ec2Front:
         self.faults[operation].extend(faults)
 
     def machines(self) -> dict[str, Any]:
-        """moto's own, by id."""
+        """The machines of moto, by id."""
         with self._lock:
             self._advance()
             return {each.id: each for each in _backend().all_instances()}
@@ -100,7 +100,7 @@ class Ec2Front:
         return machine is not None and machine.state in ("pending", "running")
 
     def end(self, machine_id: str, code: str, message: str) -> None:
-        """It is terminated at once, and EC2 reports the reason."""
+        """Terminates a machine at once; EC2 reports the reason."""
         with self._lock:
             machine = self.machines()[machine_id]
             if machine.state in ("pending", "running"):
@@ -117,7 +117,7 @@ class Ec2Front:
         self.end(machine_id, "Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
 
     def user_data(self, machine_id: str) -> bytes:
-        """What moto holds, as the machine's metadata service would give it."""
+        """User data of a machine, in the form of its metadata service."""
         held: bytes = self.machines()[machine_id].user_data.decode().encode()
         return held
 
@@ -184,7 +184,7 @@ class Ec2Front:
         return status, headers, answer
 
     def _living(self, parameters: dict[str, str]) -> dict[str, str]:
-        """Without the machines that have ended: EC2 takes them again, moto does not."""
+        """The parameters without machines that have ended: EC2 accepts them again, moto does not."""
         over = {each.id for each in _backend().all_instances() if each.state in ("shutting-down", "terminated")}
         return {name: value for name, value in parameters.items() if value not in over}
 
@@ -209,7 +209,7 @@ class Ec2Front:
         return ElementTree.tostring(root)
 
     def _advance(self) -> None:
-        """Machines start and end in their time."""
+        """Applies the starts and ends of machines that are due."""
         now = time.monotonic()
         for machine in _backend().all_instances():
             if machine.state == "pending" and now - self._since[machine.id] >= self.pending_s:

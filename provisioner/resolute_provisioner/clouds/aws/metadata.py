@@ -10,15 +10,15 @@ from http.client import HTTPException
 
 ENDPOINT = "http://169.254.169.254"
 ADDRESSES = ("local-ipv4", "public-ipv4", "local-hostname", "public-hostname")
-"""What the metadata service calls the ways to reach a machine."""
+"""The metadata service's names for the ways to reach a machine."""
 
 TIMEOUT_S = 2.0
-"""Outside EC2 this address does not answer; on EC2 the answer takes milliseconds."""
+"""Timeout: outside of EC2 this address does not answer; on EC2 the answer takes milliseconds."""
 TOKEN_TTL_S = 60
 
 
 class Ec2Metadata:
-    """Blocking. Asks each time; where there is no such service everything is None."""
+    """Queries the service at each call; blocking. Without such a service all values are None."""
 
     def __init__(self, endpoint: str = ENDPOINT) -> None:
         self._endpoint = endpoint.rstrip("/")

@@ -1,4 +1,4 @@
-"""Where a machine of Amazon EC2 learns that it will be taken away: three values of its metadata service (IMDSv2).
+"""Notices of machines of Amazon EC2: three values of the metadata service (IMDSv2).
 
 `spot/instance-action` gives two minutes; the recommendation to rebalance comes earlier, or with it, or never; scheduled events
 are known for days. What is not there is answered with 404.
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 METADATA_URL = "http://169.254.169.254"
 POLL_S = 5.0
-"""What EC2 advises."""
+"""Period of polls, as EC2 recommends."""
 ANSWER_S = 3.0
 """Time after which the service counts as unavailable; it is on the machine's own host."""
 TOKEN_TTL_S = 6 * 3600
-"""The longest that it gives."""
+"""Longest lifetime of a token that the service gives."""
 
 TOKEN_PATH = "/latest/api/token"
 ACTION_PATH = "/latest/meta-data/spot/instance-action"
@@ -82,7 +82,7 @@ class Ec2Notices:
             return []
 
     async def _ask(self, session: aiohttp.ClientSession, path: str) -> bytes:
-        """The value; empty when there is none, or no answer."""
+        """A value of the service; empty if there is none, or no answer."""
         try:
             status, text = await self._get(session, path)
             if status == 401:  # the token has ended
@@ -110,14 +110,14 @@ class Ec2Notices:
         return {"X-aws-ec2-metadata-token": self._token}
 
     def _complain(self, path: str, text: str) -> None:
-        """Once until it works again: it is asked every few seconds."""
+        """Logs a failure once until the service works again: it is polled every few seconds."""
         if path not in self._complained:
             self._complained.add(path)
             log.warning("%s", text)
 
 
 def meaning(path: str, text: bytes, at: datetime) -> list[Notice]:
-    """What a value announces, seen at `at`. Raises `msgspec.MsgspecError` or `ValueError` when it is none."""
+    """The notices in a value, seen at `at`. Raises `msgspec.MsgspecError` or `ValueError` for an invalid value."""
     if path == ACTION_PATH:
         action = msgspec.json.decode(text, type=_Action)
         reason = f"EC2 reclaims the spot machine ({action.action})"
@@ -144,5 +144,5 @@ def _utc(moment: datetime) -> datetime:
 
 
 def open_notices(clock: Clock) -> Ec2Notices:
-    """What a machine's agent listens to."""
+    """The source of notices for a machine's agent."""
     return Ec2Notices(clock=clock)

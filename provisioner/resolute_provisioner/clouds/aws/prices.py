@@ -15,7 +15,7 @@ from resolute_provisioner.prices import LivePrice
 PRODUCT = "Linux/UNIX"
 PAGE = 1000
 MOST_PRICES = 20_000
-"""A region has some tens of thousands of (type, zone); a pool names a few of them."""
+"""Most prices of a query. A region has some tens of thousands of (type, zone); a pool names a few of them."""
 TYPES_AT_ONCE = 100
 MIB_PER_GIB = 1024.0
 
@@ -28,7 +28,7 @@ ACCELERATORS = (
 
 
 class AwsPrices:
-    """Obeys `PriceSource`: the spot price history of one region, as of now."""
+    """Implements `PriceSource`: the spot price history of one region, at the present time."""
 
     name = "EC2 spot price history"
 
@@ -37,7 +37,7 @@ class AwsPrices:
         self._clock = clock
 
     async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
-        """An offer without a zone may be served by any: it has the price of the most expensive zone."""
+        """Current prices. An offer without a zone may be served by any zone: it has the price of the most expensive one."""
         wanted = [offer for offer in offers if offer.market is Market.SPOT]
         if not wanted:
             return ()
@@ -87,7 +87,7 @@ class AwsPrices:
 
 
 Newest = dict[tuple[str, str], tuple[datetime, float]]
-"""By type and zone: the price of an hour, and the time since which it applies."""
+"""Price per hour by type and zone, and the time since which it applies."""
 
 
 def _newest(told: Sequence[Any]) -> Newest:

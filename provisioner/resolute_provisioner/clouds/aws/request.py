@@ -1,4 +1,4 @@
-"""What is asked of EC2, as values: from a launch request to the parameters of RunInstances. Pure.
+"""Requests to EC2 as values: converts a launch request to the parameters of RunInstances. Pure.
 
 Both markets are asked with the same call, so that tags, metadata service and shutdown behaviour cannot differ between them.
 """
@@ -38,7 +38,7 @@ METADATA_HOPS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsSettings:
-    """What all machines of a pool have in common, apart from their offers. Raises `InvalidInput`."""
+    """Settings of all machines of a pool, apart from their offers. Raises `InvalidInput`."""
 
     region: str
     image_id: str
@@ -47,9 +47,9 @@ class AwsSettings:
     key_name: str = ""
     instance_profile_arn: str = ""
     subnets: Mapping[str, str] = field(default_factory=dict)
-    """By zone."""
+    """Subnets by zone."""
     subnet_id: str = ""
-    """For zones without one of their own; empty means the VPC's default."""
+    """Subnet of zones without one of their own; "" means the VPC's default."""
     security_group_ids: tuple[str, ...] = ()
     public_ip: bool = True
     root_volume_gb: int = 200
@@ -57,7 +57,7 @@ class AwsSettings:
     tags: Mapping[str, str] = field(default_factory=dict)
     """The operator's tags, of `tag_key` and `custom_tags`. The master's own tags take precedence."""
     endpoint_url: str = ""
-    """Instead of EC2's own, for a private endpoint."""
+    """Endpoint instead of EC2's own, for a private endpoint."""
 
     def __post_init__(self) -> None:
         problems = []
@@ -130,7 +130,7 @@ def render_launch_request(
 
 
 def _spot(max_price: float | None) -> dict[str, Any]:
-    """Without a price of ours EC2 goes up to the on-demand price."""
+    """Options of a spot request. Without a maximum price, EC2 limits the price to the on-demand price."""
     options: dict[str, Any] = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
     if max_price is not None:
         options["MaxPrice"] = f"{max_price:.6f}".rstrip("0").rstrip(".")
@@ -152,7 +152,7 @@ def _network_interface(request: LaunchRequest, settings: AwsSettings) -> dict[st
 
 
 def _tag_specifications(request: LaunchRequest, settings: AwsSettings) -> list[dict[str, Any]]:
-    """The volume and the spot request have the tags of their machine, for cost allocation."""
+    """Tags of the machine. The volume and the spot request have the same tags, for cost allocation."""
     tags = {
         **settings.tags,
         **request.tags,

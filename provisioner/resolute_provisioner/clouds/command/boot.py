@@ -1,4 +1,4 @@
-"""What the boot script of a machine needs to know of machines that are the operator's own."""
+"""Facts about the operator's own machines for their boot script."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from resolute_provisioner.model import Observed
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 POLL_S = 5.0
-"""The list is a program that may ask every machine's controller."""
+"""Period of listings, whose program may query every machine's controller."""
 
 Result = TypeVar("Result")
 
@@ -58,7 +58,7 @@ class CommandSettings:
 
 
 class CommandCloud:
-    """Obeys the `Cloud` contract. What it knows is in its root: several processes may use one at once."""
+    """Implements the `Cloud` contract. Its state is in its root: several processes may use one at once."""
 
     def __init__(self, settings: CommandSettings, *, clock: Clock) -> None:
         self._settings = settings
@@ -92,7 +92,7 @@ class CommandCloud:
         return Launched(provider_id=given.provider_id, observed=observed, paid_from=given.seen_at)
 
     def _given(self, request: LaunchRequest) -> Request:
-        """The machine of this token: the one of before, or one that is free. Written down when this returns."""
+        """The machine of this token: the previous one, or a free one. It is recorded on return."""
         names = self._settings.machines.get((request.offer.instance_type, request.offer.zone))
         with locked(self._settings.root):
             known = self._requests.all()
@@ -133,7 +133,7 @@ class CommandCloud:
         return self._changed(given, lambda now: replace(now, launched_at=self._clock.now()))
 
     def _changed(self, given: Request, change: Callable[[Request], Request]) -> Request:
-        """A list may have seen it meanwhile."""
+        """Changes a request, which a listing may have changed meanwhile."""
         with locked(self._settings.root):
             return self._requests.write(change(self._requests.get(given.instance_id) or given))
 
@@ -198,7 +198,7 @@ def _about(given: Request) -> dict[str, str]:
 
 
 def _came_to_be(given: Request) -> bool:
-    """A machine that was given out, and of which no launch has succeeded and nothing was seen, is as good as none."""
+    """Whether a machine was launched, listed or ordered to end. One that was only assigned counts as absent."""
     return given.launched_at is not None or given.seen_at is not None or given.ending_at is not None
 
 

@@ -23,7 +23,7 @@ COMMANDS = ("launch_command", "end_command", "list_command")
 
 
 class Rules:
-    """Obeys `TypeRules`: the names are the operator's own, and nothing is known beside them."""
+    """Implements `TypeRules`: the names are the operator's own, and have no further properties."""
 
     cloud = "command"
 
@@ -100,7 +100,7 @@ def _purchase(group: CommandMachines, prices: Mapping[str, TypePrices]) -> Purch
 
 
 def _host(pool: ResourcePool, provider: CommandProvider, wheel: AgentWheel, master_cert: str = "") -> HostSetup:
-    """Raises `InvalidInput` for what no machine could boot with."""
+    """Settings of the machines. Raises `InvalidInput` for values with which no machine could boot."""
     try:
         return host_setup(pool, provider, metadata=METADATA, wheel=wheel, master_cert=master_cert)
     except InvalidInput as error:

@@ -91,5 +91,5 @@ class RackWorld:
 
 @contextmanager
 def open_world(directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]) -> Iterator[RackWorld]:
-    """For the conformance suite."""
+    """A world for the conformance suite."""
     yield RackWorld(directory, offer, refusals)

@@ -52,7 +52,7 @@ class Request:
 
 
 def seen(request: Request, on: frozenset[str], now: datetime) -> Request | None:
-    """The request after a look at which machines are on; None when it is over and forgotten, or never came to be. Pure."""
+    """The request after a listing of the machines that are on; None if it has ended and is dropped, or was never launched. Pure."""
     if request.gone_at is not None:
         return None if request.gone_at + timedelta(seconds=FORGET_AFTER_S) < now else request
     if request.machine in on:
@@ -68,14 +68,14 @@ def seen(request: Request, on: frozenset[str], now: datetime) -> Request | None:
 
 
 class Requests:
-    """Those on the disk. Call with the lock of the root held."""
+    """The requests on the disk. Call with the lock of the root held."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._directory = root / "requests"
 
     def all(self) -> list[Request]:
-        """By instance id."""
+        """All requests, by instance id."""
         found = []
         with suppress(FileNotFoundError):
             for path in sorted(self._directory.iterdir()):
@@ -88,7 +88,7 @@ class Requests:
         return None if row is None else _request_of(row)
 
     def write(self, request: Request) -> Request:
-        """On the disk when it returns."""
+        """Writes a request, which is on the disk when the call returns."""
         self._directory.mkdir(parents=True, exist_ok=True)
         row = asdict(request)
         row.update({name: time_text(row[name]) for name in TIMES if row[name] is not None})
@@ -99,7 +99,7 @@ class Requests:
         self._path(request.instance_id).unlink(missing_ok=True)
 
     def look(self, on: frozenset[str], now: datetime) -> list[Request]:
-        """All requests after a look at which machines are on."""
+        """All requests after a listing of the machines that are on."""
         found = []
         for before in self.all():
             after = seen(before, on, now)
@@ -114,7 +114,7 @@ class Requests:
 
 
 def free(names: Iterable[str], requests: Iterable[Request], on: frozenset[str]) -> tuple[str | None, str]:
-    """(the first machine that may be given out, else None and why none may be). Pure."""
+    """The first free machine; if there is none, None and the reason. Pure."""
     taken = {each.machine: each.instance_id for each in requests if each.gone_at is None}
     why = []
     for name in names:

@@ -34,7 +34,7 @@ from resolute_provisioner.clouds.base import (
 REFUSALS: Mapping[int, type[CloudError]] = {69: NoCapacity, 75: Throttled, 77: QuotaExceeded, 78: BadRequest}
 
 PASSED_ON = re.compile(r"PATH|HOME|LANG|LC_.*|TZ|TMPDIR|USER|SSH_AUTH_SOCK")
-"""Variables that the programs inherit of the master, whose secrets are not for them."""
+"""Variables that the programs inherit from the master. Its secrets are not among them."""
 
 MESSAGE_CHARACTERS = 300
 
@@ -42,7 +42,7 @@ MESSAGE_CHARACTERS = 300
 def run(
     command: Sequence[str], *, environ: Mapping[str, str], told: Mapping[str, str], text: str = "", limit_s: float
 ) -> str:
-    """The program's output. `told` are further variables, `text` is its input. Raises a `CloudError`."""
+    """Runs a program; returns its output. `told`: further variables; `text`: its input. Raises a `CloudError`."""
     environment = {name: value for name, value in environ.items() if PASSED_ON.fullmatch(name)} | dict(told)
     try:
         process = subprocess.Popen(
@@ -68,7 +68,7 @@ def run(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """With all that it has started."""
+    """Ends a process with all processes that it has started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

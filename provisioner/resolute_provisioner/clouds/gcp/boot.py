@@ -1,4 +1,4 @@
-"""What the boot script of a machine needs to know of Google Compute Engine."""
+"""Facts about Google Compute Engine for the boot script of a machine."""
 
 from __future__ import annotations
 

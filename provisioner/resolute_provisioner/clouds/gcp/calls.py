@@ -29,9 +29,10 @@ Result = TypeVar("Result")
 
 CALL_TIMEOUT_S = 30.0
 CONCURRENT_CALLS = 10
-"""A hundred machines are deleted in a few seconds; Google's client keeps this many connections open at most."""
+"""Number of concurrent calls. A hundred machines are deleted in a few seconds; Google's client keeps at most this many
+connections."""
 PAGE = 500
-"""The most that one page may hold."""
+"""Largest size of a page."""
 
 NO_CAPACITY_CODES = (
     "ZONE_RESOURCE_POOL_EXHAUSTED",
@@ -58,25 +59,25 @@ LATER_STATUS = (408, 425)
 
 
 class NotThere(BadRequest):
-    """HTTP 404."""
+    """The error for HTTP 404."""
 
 
 class AlreadyThere(BadRequest):
-    """HTTP 409."""
+    """The error for HTTP 409."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zones:
-    """The machines found, by zone, and of which zones that is all there is."""
+    """The machines found, by zone, and the zones for which the list is complete."""
 
     machines: Mapping[str, tuple[Instance, ...]]
     silent: frozenset[str] = frozenset()
     """Zones that did not answer."""
     asked: frozenset[str] | None = None
-    """The only zones that were asked; None: all of the project."""
+    """The only queried zones; None: all of the project."""
 
     def covers(self, zone: str) -> bool:
-        """Whether a machine that is not found in that zone is not there."""
+        """Whether a machine that is not found in the zone does not exist."""
         return zone not in self.silent and (self.asked is None or zone in self.asked)
 
 
@@ -102,7 +103,7 @@ def error_of(status: int, codes: Iterable[str], text: str) -> CloudError:
 
 
 def failure_of(operation: Operation) -> CloudError | None:
-    """What became of a finished operation; None when it succeeded. Warnings are no failure."""
+    """The error of a finished operation; None if it succeeded. Warnings are not errors."""
     errors = list(operation.error.errors)
     if not errors and operation.http_error_status_code < 400:
         return None
@@ -140,7 +141,7 @@ class ComputeEngine:
             raise InvalidInput(f"no credentials for Google Cloud: {error}") from error
 
     def close(self) -> None:
-        """Let the threads end; a call under way is not waited for."""
+        """Let the threads end, without waiting for a call in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._instances.transport.close()  # type: ignore[no-untyped-call]
         self._operations.transport.close()  # type: ignore[no-untyped-call]
@@ -160,7 +161,7 @@ class ComputeEngine:
         )
 
     async def get(self, zone: str, name: str) -> Instance | None:
-        """None when there is no such machine."""
+        """A machine; None if it does not exist."""
         request = compute_v1.GetInstanceRequest(project=self.project, zone=zone, instance=name)
         try:
             return await self._call(lambda: self._instances.get(request=request, retry=None, timeout=CALL_TIMEOUT_S))
@@ -172,7 +173,7 @@ class ComputeEngine:
         return await self._call(lambda: self._operations.get(request=request, retry=None, timeout=CALL_TIMEOUT_S))
 
     async def newest_operations(self, zone: str) -> tuple[Operation, ...]:
-        """The newest page of a zone, newest first."""
+        """The newest operations of a zone (one page), newest first."""
         request = compute_v1.ListZoneOperationsRequest(
             project=self.project, zone=zone, max_results=PAGE, order_by="creationTimestamp desc"
         )
@@ -211,7 +212,7 @@ class ComputeEngine:
         return Zones(machines=found, silent=frozenset(silent))
 
     async def _in_zone(self, zone: str, wanted: str) -> tuple[Instance, ...] | None:
-        """None when the zone does not answer."""
+        """The machines of a zone; None if the zone does not answer."""
         request = compute_v1.ListInstancesRequest(project=self.project, zone=zone, filter=wanted, max_results=PAGE)
         try:
             return await self._call(

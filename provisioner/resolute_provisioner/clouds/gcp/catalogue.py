@@ -66,7 +66,7 @@ REGIONS = numbered(
     },
     "",
 )
-"""When this version was made. For detecting mistakes only: a cloud opens a new one now and then."""
+"""Regions at the time of this version, only to detect mistakes: a cloud opens a new one now and then."""
 
 
 def region_of(zone: str) -> str | None:
@@ -104,7 +104,7 @@ def shape_of(catalogue: Catalogue, machine_type: str) -> Shape | None:
 
 
 class Rules:
-    """Obeys `TypeRules`."""
+    """Implements `TypeRules`."""
 
     cloud = "gcp"
 

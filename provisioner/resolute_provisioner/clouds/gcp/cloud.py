@@ -71,7 +71,8 @@ CONCURRENT_LAUNCHES = 64
 """Number of concurrent launches. A launch mostly waits for its operation, for half a minute; a gang of this size launches at
 once."""
 SLOWEST_POLL = 5.0
-"""An operation that takes long is asked for more and more rarely, down to every fifth period."""
+"""Longest period of queries of an operation, as a multiple of the first one. An operation that takes long is queried more and
+more rarely."""
 
 OBSERVED: Mapping[str, Observed] = {
     "PENDING": Observed.PENDING,
@@ -105,11 +106,11 @@ PROVIDER_ID = re.compile(r"(?P<zone>[a-z][-a-z0-9]*)/(?P<name>[a-z][-a-z0-9]*)")
 
 @dataclass(slots=True)
 class _Known:
-    """The latest known machines of one cluster: missing ones are looked up, and ended ones are still listed."""
+    """The latest known machines of one cluster. Missing ones are looked up, and ended ones are still listed."""
 
     living: dict[str, CloudInstance] = field(default_factory=dict)
     gone: dict[str, tuple[CloudInstance, datetime]] = field(default_factory=dict)
-    """With the time at which that was found."""
+    """Ended machines, each with the time at which its end was found."""
     answered: set[str] = field(default_factory=set)
     """Zones that have answered a list."""
 
@@ -124,7 +125,7 @@ class _Known:
 
 
 class GcpCloud:
-    """Obeys the `Cloud` contract for one pool in one project."""
+    """Implements the `Cloud` contract for one pool in one project."""
 
     def __init__(
         self,
@@ -172,7 +173,7 @@ class GcpCloud:
         return await self._launched(zone, name, request)
 
     async def _placed(self, zone: str, body: Instance, request: LaunchRequest) -> str:
-        """The name of the machine that came of the request, now or when it was made before."""
+        """The name of the request's machine, launched now or before."""
         attempt = 0
         while True:
             try:
@@ -190,7 +191,7 @@ class GcpCloud:
                 raise failure
 
     async def _followed(self, zone: str, operation: Operation) -> Operation | None:
-        """The operation when it has ended; None when it has not within the configured time."""
+        """Waits for an operation; None if it has not ended within the configured time."""
         period_s, slowest_s = self._settings.operation_poll_s, self._settings.operation_poll_s * SLOWEST_POLL
         give_up_at = self._clock.monotonic() + self._settings.operation_timeout_s
         while operation.status != Operation.Status.DONE:
@@ -276,8 +277,8 @@ class GcpCloud:
         return self._known.setdefault(cluster, _Known())
 
     def _check_silence(self, found: Zones, known: _Known) -> None:
-        """A zone that does not answer hides its machines; they are there as long as nothing else is known. Of a zone that
-        has never answered it is not known which there are: then nothing is."""
+        """Raises an error if zones that do not answer may hide machines. Known machines of a silent zone are kept; of a zone that
+        has never answered, no machine is known, so the list fails."""
         heard = {zone for zone in self._zones if found.covers(zone)}
         unknown = sorted(self._zones - heard - known.answered)
         if unknown:
@@ -285,13 +286,13 @@ class GcpCloud:
         known.answered |= heard
 
     async def _looked_for(self, provider_id: str) -> CloudInstance | None:
-        """A machine that a list leaves out may be there all the same: the list may be older than it."""
+        """Looks up a machine that a list omits: the list may be older than the machine."""
         zone, name = provider_id.split("/")
         machine = await self._engine.get(zone, name)
         return None if machine is None else _as_listed(zone, machine)
 
     async def _explained(self, ended: Mapping[str, CloudInstance]) -> Sequence[CloudInstance]:
-        """With the time and the reason of the end, if the zones report them."""
+        """The ended machines with the time and the reason of the end, if the zones report them."""
         now = self._clock.now()
         explained: Sequence[CloudInstance] = ()
         for zone in sorted({zone_of_id(each) for each in ended}):

@@ -150,7 +150,7 @@ def _lines(provider: GcpProvider, here: Location) -> Iterator[Line]:
 
 
 def _unsupported_limit(line: Line, spot_price: float | None) -> Problem | None:
-    """Other clouds accept a limit for a spot machine; Google Cloud does not."""
+    """A problem with a price limit of a spot machine, which other clouds accept and Google Cloud does not."""
     if line.max_price is None or Market.SPOT not in line.markets:
         return None
     at = (*line.at[:-2], "max_price")
@@ -163,7 +163,8 @@ def _unsupported_limit(line: Line, spot_price: float | None) -> Problem | None:
 
 
 def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel, master_cert: str = "") -> GcpSettings:
-    """Raises `InvalidInput` for what Compute Engine would refuse or no machine could boot with."""
+    """Settings of a pool's machines. Raises `InvalidInput` for values that Compute Engine would refuse or with which no machine
+    could boot."""
     if not provider.boot_disk_source_image:
         raise InvalidInput(
             f"resource_pools: provider.boot_disk_source_image of pool '{pool.pool_name}' must be given: no image is released; "
@@ -196,7 +197,7 @@ def gcp_settings(pool: ResourcePool, provider: GcpProvider, wheel: AgentWheel, m
 
 
 def _check_base_config(pool: ResourcePool, provider: GcpProvider) -> None:
-    """Google's own library knows its keys. Raises `InvalidInput`, also when that is not installed."""
+    """Checks `base_config` with Google's own library. Raises `InvalidInput`, also if that is not installed."""
     if not provider.base_config:
         return
     try:

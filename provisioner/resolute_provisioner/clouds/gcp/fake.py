@@ -84,7 +84,7 @@ class GcpWorld:
 
 @contextmanager
 def open_world(directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]) -> Iterator[GcpWorld]:
-    """For the conformance suite."""
+    """A world for the conformance suite."""
     world = GcpWorld(refusals)
     try:
         yield world

@@ -48,15 +48,15 @@ class FailedOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """In seconds."""
+    """Durations of the fake, in seconds."""
 
     operation_s: float = 0.05
-    """From an insert to the end of its operation."""
+    """Time from an insert to the end of its operation."""
     staging_s: float = 0.5
-    """From the end of the operation to RUNNING."""
+    """Time from the end of the operation to RUNNING."""
     deleting_s: float = 0.1
     request_ids_s: float = 3600.0
-    """How long a request's id is remembered."""
+    """Time for which a request's id is stored."""
     list_lag_s: float = 0.0
     """A list shows no machine that is younger."""
 
@@ -74,7 +74,7 @@ class Machine:
     """Whether it is stopped at its end rather than deleted."""
     preempted: bool = False
     failed: bool = False
-    """It never got its place: it is there while its operation continues."""
+    """Whether it got no capacity: it exists while its operation continues."""
 
     @property
     def name(self) -> str:
@@ -110,7 +110,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Scripts:
-    """What the next calls come to, in order; then all is well."""
+    """Results of the next calls, in order; later calls succeed."""
 
     inserts: deque[object] = field(default_factory=deque)
     deletes: deque[object] = field(default_factory=deque)
@@ -155,7 +155,7 @@ class FakeComputeEngine:
             return {f"{each.zone}/{each.name}": (status, each.body) for each, status in found if status}
 
     def ran(self) -> list[tuple[str, datetime, datetime | None]]:
-        """What was paid: name, from, and until (None: it runs still)."""
+        """Paid times: name, start, and end (None: it still runs)."""
         with self._lock:
             now = self._now()
             return [
@@ -170,7 +170,7 @@ class FakeComputeEngine:
             return any(each.preempted for each in self._machines if each.name == name)
 
     def preempt(self, name: str, *, notice_s: float = 0.3) -> None:
-        """Take a spot machine back."""
+        """Preempt a spot machine."""
         with self._lock:
             machine = self._living(name)
             stays = machine.body["scheduling"].get("instanceTerminationAction", "STOP") == "STOP"
@@ -178,17 +178,17 @@ class FakeComputeEngine:
             machine.preempted = True
 
     def fail_host(self, name: str) -> None:
-        """Without a notice; with automaticRestart off the machine stays stopped."""
+        """End a machine without a notice; with automaticRestart off it stays stopped."""
         with self._lock:
             self._end(self._living(name), "compute.instances.hostError", 0.0, remains=True)
 
     def power_off(self, name: str) -> None:
-        """As a machine does to itself."""
+        """Power a machine off, as it does itself."""
         with self._lock:
             self._end(self._living(name), "compute.instances.guestTerminate", 0.0, remains=True)
 
     def delete(self, name: str) -> None:
-        """By an operator."""
+        """Delete a machine, as an operator does."""
         with self._lock:
             self._end(self._living(name), "delete", self.times.deleting_s, remains=False)
 

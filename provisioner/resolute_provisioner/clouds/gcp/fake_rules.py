@@ -32,7 +32,7 @@ class Call:
 
 
 class Violation(Exception):
-    """The document does not allow it."""
+    """The document does not allow a request or an answer."""
 
 
 @cache
@@ -85,7 +85,7 @@ def understood(verb: str, target: str, body: bytes) -> Call:
 
 
 def check_answer(method: str, answer: Json) -> None:
-    """Raises `Violation`."""
+    """Checks an answer. Raises `Violation`."""
     resource, name = method.split(".")[1:]
     schema = document()["resources"][resource]["methods"][name]["response"]
     check(answer, schema, where=schema["$ref"], asked=False)

@@ -17,11 +17,11 @@ ADDRESSES: Mapping[str, str] = {
 """Words for the ways to reach a machine, and where its metadata has them."""
 
 TIMEOUT_S = 2.0
-"""Outside Google Cloud this address does not answer; on Google Cloud the answer takes milliseconds."""
+"""Timeout: outside of Google Cloud this address does not answer; on Google Cloud the answer takes milliseconds."""
 
 
 class GceMetadata:
-    """Blocking. Asks each time; where there is no such service everything is None."""
+    """Queries the service at each call; blocking. Without such a service all values are None."""
 
     def __init__(self, endpoint: str = ENDPOINT) -> None:
         self._endpoint = endpoint.rstrip("/")

@@ -35,12 +35,12 @@ class _Value:
     path: str
     etag: str = ""
     told: str = ""
-    """The text of the last notice that was made of it; empty when there was none, or it was called off."""
+    """The text of the last notice that was made of it; "" if there was none, or it was withdrawn."""
     silent: bool = False
 
 
 class GceNotices:
-    """A `NoticeSource` on Compute Engine. `error_period_s` is the pause after a question without an answer."""
+    """A `NoticeSource` on Compute Engine. `error_period_s` is the pause after a request without an answer."""
 
     def __init__(self, *, clock: Clock, url: str = METADATA_URL, error_period_s: float = ERROR_PERIOD_S) -> None:
         self._clock = clock
@@ -99,7 +99,7 @@ class GceNotices:
 
 
 def meaning(text: str, at: datetime) -> Notice | None:
-    """What a value announces, seen at `at`; None when the machine stays, also when it is moved while it runs."""
+    """The notice in a value, seen at `at`; None if the machine stays, also if it is moved while it runs."""
     match text.upper():
         case "TRUE":
             reason = "Compute Engine reclaims the spot machine"
@@ -114,5 +114,5 @@ def meaning(text: str, at: datetime) -> Notice | None:
 
 
 def open_notices(clock: Clock) -> GceNotices:
-    """What a machine's agent listens to."""
+    """The source of notices for a machine's agent."""
     return GceNotices(clock=clock)

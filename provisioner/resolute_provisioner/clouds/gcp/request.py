@@ -1,4 +1,4 @@
-"""What Compute Engine is asked for one machine: pure, and without Google's client.
+"""The request to Compute Engine for one machine: pure, and without Google's client.
 
 The request is the JSON form of the API's `Instance`. A name, a label or a key of `base_config` that the API would not
 take is refused here, with the key to change, before anything is requested.
@@ -22,7 +22,7 @@ from resolute_provisioner.model import Market, Offer
 Json = dict[str, Any]
 
 CLUSTER_LABEL = "resolute-cluster"
-"""By which `list` finds the machines. The label of the configuration may be shared by clusters; this one is not."""
+"""Label by which `list` finds the machines. Clusters may share the label of the configuration, but not this one."""
 TOKEN_LABEL = "resolute-token"
 INSTANCE_LABEL = "resolute-instance"
 POOL_LABEL = "determined-resource-pool"
@@ -50,7 +50,7 @@ _TOKENS = uuid.UUID("5a4a2f6e-2f6a-4c0e-9a51-6f5d3b0c7e19")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcpSettings:
-    """What is the same for every machine of a pool. Raises `InvalidInput` for what Compute Engine would refuse."""
+    """Settings of every machine of a pool. Raises `InvalidInput` for values that Compute Engine would refuse."""
 
     project: str
     startup_script: Callable[[MachineBoot], str]
@@ -72,7 +72,7 @@ class GcpSettings:
     service_account: str = ""
     scopes: tuple[str, ...] = ()
     operation_timeout_s: float = 300.0
-    """How long the operation of a launch is followed before the machine itself is looked at."""
+    """Time for which the operation of a launch is followed before the machine itself is queried."""
     operation_poll_s: float = 1.0
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ def label_value(text: str) -> str:
 
 
 def machine_name(request: LaunchRequest, settings: GcpSettings) -> str:
-    """Unique in the project: two clusters may use one instance id."""
+    """Name of a machine, unique in the project: two clusters may use one instance id."""
     wanted = f"{settings.name_prefix}{request.instance_id}"
     clean = re.sub(r"[^a-z0-9-]", "-", wanted.lower())
     if not clean[:1].isalpha():
@@ -168,7 +168,8 @@ def render_launch_request(request: LaunchRequest, settings: GcpSettings) -> Json
 
 
 def _over(ours: Json, base: Mapping[str, Any]) -> Json:
-    """Objects are merged, lists joined with ours first (of two items with one key ours wins), all else is ours."""
+    """The merged settings: objects are merged, lists are joined with `ours` first (of two items with one key `ours` wins), and
+    other values are those of `ours`."""
     merged: Json = {**base, **ours}
     for key in ours.keys() & base.keys():
         mine, theirs = ours[key], base[key]
@@ -182,7 +183,7 @@ def _over(ours: Json, base: Mapping[str, Any]) -> Json:
 
 
 def _scheduling(offer: Offer) -> Json:
-    """A machine with GPUs cannot be moved to another host, and one that was stopped is replaced, never started again."""
+    """Scheduling options. A machine with GPUs cannot be moved to another host, and a stopped one is replaced, never restarted."""
     scheduling: Json = {"onHostMaintenance": "TERMINATE", "automaticRestart": False, "provisioningModel": "STANDARD"}
     if offer.market is Market.SPOT:
         scheduling |= {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}
@@ -227,7 +228,7 @@ def _accelerators(offer: Offer, settings: GcpSettings, zone: str) -> Json:
 
 
 def _network(settings: GcpSettings) -> Json:
-    """Named completely or not at all: half a name is left to `base_config`, or to the project's default network."""
+    """The network, if it is named completely; otherwise it is left to `base_config`, or to the project's default network."""
     if not (settings.network and settings.subnetwork):
         return {}
     named = {"network": settings.network, "subnetwork": settings.subnetwork}

@@ -43,7 +43,7 @@ from resolute_provisioner.model import Observed, RefusalKind
 
 MACHINE_COMMAND = (sys.executable, "-m", "resolute_agent.machine")
 POWER_OFF_COMMAND = (*MACHINE_COMMAND, "--power-off")
-"""Ends the parts of a machine that do not end with its processes: the containers of a shared engine."""
+"""Command that ends the parts of a machine that do not end with its processes: the containers of a shared engine."""
 
 FORGET_AFTER_S = 24 * 3600.0
 """Time after which an ended machine is deleted with its disk."""
@@ -98,7 +98,7 @@ class ScriptedInterruption:
 
 
 def machine_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of our environment the machines get."""
+    """Variables of this process's environment that the machines get."""
     return {name: value for name, value in sorted(environ.items()) if PASSED_ON.fullmatch(name)}
 
 
@@ -109,21 +109,21 @@ class LocalCloudSettings:
     environment: Mapping[str, str]
     """Environment of the machine processes; see `machine_environment`."""
     boot_delay_s: float = 0.0
-    """From the launch to the start of the machine process, from which on the machine is paid."""
+    """Time from the launch to the start of the machine process, from which on the machine is paid."""
     stop_grace_s: float = 15.0
     """Time after which a machine that ignores an order to end is killed."""
     refuse: tuple[ScriptedRefusal, ...] = ()
     interruptions: tuple[ScriptedInterruption, ...] = ()
     machine_command: tuple[str, ...] = field(default=MACHINE_COMMAND)
-    """Called with the machine's directory as its only further argument."""
+    """Command of a machine, called with the machine's directory as its only further argument."""
     gpus: tuple[str, ...] = ()
-    """By UUID. A machine has as many of them as it has slots, for itself and for its whole life."""
+    """GPUs by UUID. A machine has as many of them as it has slots, for itself and until its end."""
     power_off_command: tuple[str, ...] = ()
-    """Called in the same way when every process of the machine has ended; the machine has ended when it returns."""
+    """Command that is called in the same way when every process of the machine has ended; the machine has ended when it returns."""
 
 
 class LocalCloud:
-    """Obeys the `Cloud` contract. Holds no state but its settings: several processes may use one root at once."""
+    """Implements the `Cloud` contract. It has no state but its settings: several processes may use one root at once."""
 
     def __init__(self, settings: LocalCloudSettings, *, clock: Clock) -> None:
         self.settings = settings
@@ -184,7 +184,8 @@ class LocalCloud:
                 raise CLOUD_ERRORS[refusal.error](f"scripted: launch request {number} is refused")
 
     def _free_gpus(self, known: Sequence[tuple[MachineFiles, Record]], count: int) -> tuple[str, ...]:
-        """Those that a new machine gets. A machine has its GPUs until it has ended: another must not train beside its last task."""
+        """The GPUs of a new machine. A machine has its GPUs until it has ended, because another one must not train beside its
+        last task."""
         if not self.settings.gpus:
             return ()
         living = (
@@ -297,7 +298,7 @@ def _end_of(files: MachineFiles, started: Record | None, clock: Clock) -> Record
 
 
 def order_end(root: Path, provider_ids: Sequence[str], clock: Clock) -> None:
-    """Leave the order where the machines' hosts find it."""
+    """Write the order to end for the machines' hosts."""
     for provider_id in provider_ids:
         files = MachineFiles(instances_directory(root) / provider_id)
         if NAME.fullmatch(provider_id) is None or not files.instance.exists():

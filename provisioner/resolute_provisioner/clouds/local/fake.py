@@ -47,7 +47,7 @@ class LocalWorld:
         return bool(processes_of(self.root, provider_id))
 
     def close(self) -> None:
-        """End what a failed test left."""
+        """End the machines that a failed test left."""
         stop_all(self.root, clock=SystemClock(), wait_s=30.0)
 
 
@@ -69,7 +69,7 @@ def processes_of(root: Path, instance_id: str = "") -> list[int]:
 
 @contextmanager
 def open_world(directory: Path, offer: Offer, refusals: tuple[RefusalKind, ...]) -> Iterator[LocalWorld]:
-    """For the conformance suite."""
+    """A world for the conformance suite."""
     world = LocalWorld(directory, refusals)
     try:
         yield world

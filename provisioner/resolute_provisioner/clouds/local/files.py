@@ -81,7 +81,7 @@ def control_directory(root: Path) -> Path:
 
 
 def machines(root: Path) -> list[tuple[MachineFiles, Record]]:
-    """Every machine that was ever launched and not yet forgotten, by name."""
+    """Every machine that was launched and not dropped yet, by name."""
     found = []
     with suppress(FileNotFoundError):
         for directory in sorted(instances_directory(root).iterdir()):

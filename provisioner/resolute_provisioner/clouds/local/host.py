@@ -30,7 +30,7 @@ from resolute_provisioner.clouds.records import claim_json, read_json, time_text
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
-"""How soon an order (stop, interrupt) or the end of the machine is seen."""
+"""Period in which an order (stop, interrupt) or the end of the machine is detected."""
 
 POWER_OFF_LIMIT_S, POWER_OFF_PAUSE_S = 60.0, 1.0
 """Time after which a process that does not end is logged; the machine's other processes have ended."""
@@ -40,7 +40,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Host:
-    """One machine's life, from the boot delay to the record in `gone.json`."""
+    """Runs one machine, from the boot delay to the record in `gone.json`."""
 
     def __init__(self, files: MachineFiles, record: Mapping[str, Any], clock: Clock) -> None:
         self._files = files
@@ -160,7 +160,7 @@ class Host:
                     self._exit_status = status
 
     def _kill_descendants(self) -> None:
-        """The machine is off: what it started is off too, also what has detached itself."""
+        """Kills all processes that the machine has started, also detached ones."""
         while remaining := psutil.Process().children(recursive=True):
             for process in remaining:
                 with suppress(psutil.NoSuchProcess):
