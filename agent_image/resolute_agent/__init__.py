@@ -1,7 +1,7 @@
 """The node agent: containers and devices on one machine.
 
-Knows how to run, watch, adopt and end containers, what slots the machine has, and how to report to a master
-over a link that may break. Must not know jobs, experiments, users or scheduling.
+Runs, watches, adopts and ends containers, lists the slots of the machine, and reports to a master over a link that may break.
+Must not depend on jobs, experiments, users or scheduling.
 
 - `model`       the values of its decisions
 - `state`       pure: (state of the agent, event) -> (next state, effects)

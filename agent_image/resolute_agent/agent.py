@@ -58,7 +58,7 @@ LookAgain = Callable[[], Awaitable[tuple[Device, ...]]]
 """The slots of the machine now. Raises `ResoluteError` when they cannot be listed."""
 
 DISK_FULL_S = 0.5
-"""On a full disk the agent tries this often to save what it knows; see `Agent._handle`."""
+"""Period of attempts to save the state on a full disk; see `Agent._handle`."""
 
 SILENCE_HEARTBEATS = 4
 """A master that misses this many answers counts as disconnected, whatever the state of the socket; at least `SILENCE_LEAST_S`."""
@@ -147,7 +147,7 @@ class Agent:
 
     @property
     def state(self) -> core.AgentState:
-        """What the agent knows now; for observers."""
+        """The present state of the agent, for observers."""
         return self._state
 
     def stop(self) -> None:

@@ -271,7 +271,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewLeases:
-    """The master answered: these containers may continue for `lease_s` from the moment at which it was asked."""
+    """The master answered: these containers may continue for `lease_s` from the moment of the request."""
 
     container_ids: tuple[str, ...]
     lease_s: float

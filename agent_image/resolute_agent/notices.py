@@ -1,4 +1,4 @@
-"""Where a machine learns that it will be taken away: a port, a file and an HTTP endpoint.
+"""Notices that a machine will be taken away: a port, a file and an HTTP endpoint.
 
 The notice of both is a JSON object `{"kind": "interruption" | "rebalance" | "maintenance", "deadline": RFC 3339 time or
 null, "reason": text}`.

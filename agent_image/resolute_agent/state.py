@@ -1,4 +1,4 @@
-"""What an agent knows and what it does about each event: one pure function, shared with the simulator.
+"""The state of an agent and its reaction to each event: one pure function, shared with the simulator.
 
 `step(state, event, now)` returns the next state and the effects in the order in which they are to be carried out.
 When the part of the state that must survive a restart has changed, the first effect is `Save`: nothing is sent and
@@ -118,7 +118,7 @@ Step = tuple[AgentState, tuple[Effect, ...]]
 
 
 def initial(identity: Identity, durable: Durable | None) -> AgentState:
-    """The state of a fresh agent process that remembers `durable`."""
+    """The initial state of an agent process, from the `durable` state."""
     if durable is None:
         return AgentState(identity=identity)
     return AgentState(
@@ -236,7 +236,7 @@ def _sending(state: AgentState, message: AgentMessage) -> tuple[Effect, ...]:
 
 
 def _booted(state: AgentState, found: tuple[Found, ...], now: datetime) -> Step:
-    """Reconcile both sides: the runtime knows the live containers, the records the pending reports."""
+    """Reconcile both sides: the runtime has the live containers, the records have the pending reports."""
     effects: tuple[Effect, ...] = ()
     still_there = {item.container_id: item for item in found}
     for record in _sorted(state):

@@ -1,6 +1,6 @@
 """The command line: `det NOUN VERB`.
 
-Knows arguments, the order of calls that a command makes, and how results are shown. Must not know the master's
+Contains arguments, the calls of each command in their order, and the display of results. Must not depend on the master's
 internals: it calls a master through `resolute.client`, and `det deploy local` starts one as a separate process.
 
 - `main`         entry point, errors and exit codes

@@ -1,4 +1,4 @@
-"""What a running command is given: variables, streams, a login when it asks for one."""
+"""The inputs of a running command: variables, streams, and a login on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Invocation:
-    """One run of a command. Opens a session when it is first asked for and closes it at the end."""
+    """One run of a command. It opens a session on first use and closes it at the end."""
 
     environ: Mapping[str, str]
     render: Renderer
@@ -46,7 +46,7 @@ class Invocation:
         return session
 
     def api(self) -> Api:
-        """Every call of the API, logged in. Asks for a password if it must."""
+        """Every call of the API, logged in. It prompts for a password if necessary."""
         if self._api is None:
             from resolute.client.api import Api
             from resolute.client.authentication import authenticate
@@ -73,7 +73,7 @@ class Invocation:
         return getpass.getpass(printable.one_line(prompt), stream=self.render.err)
 
     def new_password(self, user: str) -> str:
-        """Asks twice for a new password."""
+        """Prompts twice for a new password."""
         first = self.ask_password(f"New password for user '{user}': ")
         if first != self.ask_password(f"New password for user '{user}' again: "):
             raise InvalidInput("the two passwords differ; nothing was changed")

@@ -333,7 +333,7 @@ def cluster_down(directory: Path, *, delete_state: bool = False, agents: bool = 
 
 
 def _end_machines(directory: Path) -> bool:
-    """Asks the cloud of local machines to end all of them, then looks for what is left. True when there were any."""
+    """Orders the end of all local machines, then waits for the rest. True if there were any."""
     roots = sorted(path.parent for path in directory.glob("pools/*/instances") if path.is_dir())
     ids = [path.name for root in roots for path in (root / "instances").iterdir()]
     found = bool(processes.with_variable(INSTANCE_VARIABLE, ids, directory=directory))

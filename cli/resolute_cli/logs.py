@@ -37,7 +37,7 @@ def log_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def query_of(args: argparse.Namespace) -> LogsQuery:
-    """What the flags ask for; `--tail` asks from the end."""
+    """The query for the flags; with `--tail` from the end."""
     from resolute.wire.rest.logs import LogsQuery
 
     return LogsQuery(
@@ -56,7 +56,7 @@ def query_of(args: argparse.Namespace) -> LogsQuery:
 
 
 def levels_from(name: str | None) -> tuple[LogLevel, ...]:
-    """The named level and every one above it; nothing asks for all lines."""
+    """The named level and every one above it; an empty tuple means all lines."""
     if name is None:
         return ()
     levels = tuple(LogLevel)

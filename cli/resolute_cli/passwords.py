@@ -10,7 +10,7 @@ LETTERS = string.ascii_letters + string.digits
 
 
 def new_password(choose: Callable[[str], str] = secrets.choice) -> str:
-    """20 letters and digits, with each kind that the master's rule asks for."""
+    """20 letters and digits, with each kind that the master's rule requires."""
     while True:
         password = "".join(choose(LETTERS) for _ in range(20))
         if (

@@ -1,4 +1,4 @@
-"""Deletion of workspaces and projects: asked for once, and followed to its end."""
+"""Deletion of workspaces and projects: ordered once, and followed to its end."""
 
 from __future__ import annotations
 

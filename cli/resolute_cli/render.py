@@ -346,7 +346,7 @@ def plain_table(columns: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def confirmed(question: str, renderer: Renderer, answers: TextIO | None = None) -> bool:
-    """Asks until the answer is yes or no; the end of the input is no."""
+    """Repeats the question until the answer is yes or no; the end of the input is no."""
     source = sys.stdin if answers is None else answers
     while True:
         renderer.err.write(f"{printable.one_line(question)} [y/n]: ")

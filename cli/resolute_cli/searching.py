@@ -38,7 +38,7 @@ PLACE_COLUMNS = ("Search", "Rung", "Rank", "Why")
 
 
 def places(trial: SearchedTrial | None) -> tuple[object, ...]:
-    """`PLACE_COLUMNS` of a trial; empty for one that no search knows."""
+    """`PLACE_COLUMNS` of a trial; empty for a trial without a search."""
     if trial is None:
         return (None,) * len(PLACE_COLUMNS)
     return trial.state, _rung(trial), _rank(trial), trial.reason

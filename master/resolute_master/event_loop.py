@@ -40,7 +40,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class BatchSelector(selectors.DefaultSelector):
-    """Answers at most `SOCKETS_A_TURN` events; the rest at the next calls, before the system is asked again."""
+    """Returns at most `SOCKETS_A_TURN` events; the rest at the next calls, before the system is queried again."""
 
     def __init__(self) -> None:
         super().__init__()

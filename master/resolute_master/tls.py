@@ -171,7 +171,7 @@ def own_directory(config: MasterConfig) -> Path:
 
 
 def names_of(config: MasterConfig) -> tuple[str, ...]:
-    """Names and addresses by which callers may call this master: those that are given, and those it knows of itself."""
+    """Names and addresses by which callers may call this master: the configured ones, and those of its machine."""
     given: list[str] = [*config.security.tls.names]
     if config.host not in ("0.0.0.0", "::"):
         given.append(config.host)

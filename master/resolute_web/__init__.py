@@ -1,7 +1,7 @@
 """The web interface: pages that the master serves beside its REST API.
 
-Knows HTML and the caller. It reads through the functions with which the API answers and changes things only by the API's own
-handlers, so that each is authorised in one place. Must not know rules, SQL, agents or clouds. Every page can be read without
+Contains HTML and the caller. It reads through the functions with which the API answers and changes things only by the API's own
+handlers, so that each is authorised in one place. Must not depend on rules, SQL, agents or clouds. Every page can be read without
 JavaScript; scripts update it live.
 
 - `interface`    everything that is served, in one table

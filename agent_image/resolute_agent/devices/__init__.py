@@ -1,6 +1,6 @@
 """The slots of this machine, listed by the vendors' tools.
 
-Knows GPUs, MIG instances and the errors of each vendor's tool. Must not know what a slot is used for.
+Contains GPUs, MIG instances and the errors of each vendor's tool. Must not depend on the use of a slot.
 
 - `detection`     `detect(...)`: the devices for a slot type; `keep_numbers` for a repeated detection
 - `nvidia`        pure: listings of NVML and of `nvidia-smi` to devices

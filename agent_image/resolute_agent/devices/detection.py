@@ -125,7 +125,7 @@ def _automatic(machine: _Machine, visible: Sequence[str], pci_devices: Path) -> 
 
 
 class _Machine:
-    """Asks the tools. Each question answers None where the vendor's tools are not there at all."""
+    """Queries the tools. Each query returns None if the vendor's tools are not installed."""
 
     def __init__(self, search_path: str | None, nvml_listing: Sequence[str], limit_s: float) -> None:
         self._search_path = search_path

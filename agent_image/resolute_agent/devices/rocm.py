@@ -88,5 +88,5 @@ def _named(device: Device, name: str) -> bool:
 
 
 def runtime_name(device: Device) -> str:
-    """The device for ROCR_VISIBLE_DEVICES: by its id where the runtime knows it by one, else by number."""
+    """The device for ROCR_VISIBLE_DEVICES: by its id if the runtime has one for it, otherwise by number."""
     return f"GPU-{device.uuid[2:]}" if _UNIQUE_ID.fullmatch(device.uuid) else str(device.index)

@@ -4,7 +4,7 @@
 - `docker_request`  pure: the requests to the engine; `docker_output` pure: the output of a container from the engine's stream
 - `docker_watch`    the small process that carries out leases and kills also without an agent
 
-Knows processes, namespaces, engines and output files. Must not know the link, the master or what a task computes.
+Contains processes, namespaces, engines and output files. Must not depend on the link, the master or what a task computes.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class LaunchFailed(ResoluteError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """What only the agent knows of a start: its part of the task's environment, and how long the first lease is."""
+    """Facts of the agent about a start: its part of the task's environment, and the duration of the first lease."""
 
     environment: Mapping[str, str]
     devices: tuple[Device, ...]
@@ -80,7 +80,7 @@ class Runtime(Protocol):
         ...
 
     def output_time(self, container_id: str, stream: str, offset: int) -> datetime | None:
-        """When the byte at `offset` was written; `None` when that is not known. Offsets are asked for in order."""
+        """Time at which the byte at `offset` was written; `None` if unknown. Offsets are requested in order."""
         ...
 
     async def output_grown(self, container_id: str, offsets: Mapping[str, int]) -> None:

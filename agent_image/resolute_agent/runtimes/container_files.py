@@ -30,7 +30,7 @@ MAX_NUMBER_BYTES = 32
 """Bytes of `NOTICE_PID` that are read; a pid has fewer digits."""
 
 LEASE_GRACE_S = 5.0
-"""How long before the end of its lease a task is asked to end; a quarter of a shorter lease."""
+"""Time before the end of its lease at which a task is asked to end; a quarter of a shorter lease."""
 
 
 class ContainerFiles:

@@ -93,7 +93,7 @@ class Engine:
     # ------------------------------------------------------------------------------------------------------- commands
 
     async def image(self, name: str) -> Mapping[str, Any] | None:
-        """What the engine knows of an image; `None` when it has none of this name."""
+        """The engine's description of an image; `None` if it has none of this name."""
         return await self._found(lambda: self._client.inspect_image(name))
 
     async def create(self, body: Mapping[str, Any], name: str) -> None:

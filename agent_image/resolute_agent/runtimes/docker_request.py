@@ -22,7 +22,7 @@ WHEEL_IN_CONTAINER = "/opt/resolute"
 """Where our package is in every container: on `PYTHONPATH`, not installed, so that the image's own stay untouched."""
 
 DEFAULT_SHM_BYTES = 4 * 1024**3
-"""Shared memory of a container that asks for none: what the contract gives; data loaders fail with Docker's 64 MiB."""
+"""Default shared memory of a container, as in the contract; data loaders fail with Docker's 64 MiB."""
 
 NEVER_GIVEN = ("MKNOD", "NET_RAW", "SETFCAP")
 """Capabilities that an engine gives to root in a container by default and that tasks never get: to create device files, to send
@@ -39,7 +39,7 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What an agent asks of its engine for every container. `memory_bytes` 0 sets no limit; a limit of -1 is none."""
+    """Settings of an agent for every container of its engine. `memory_bytes` 0 sets no limit; a limit of -1 is none."""
 
     memory_bytes: int = 0
     ulimits: Mapping[str, int] = field(default_factory=dict)

@@ -65,7 +65,7 @@ NOBODY_UID = 65534
 """The user of the probe's task: a number without an account."""
 
 NOTHING_ASKED: Mapping[str, Any] = {"keep": [], "binds": [], "rules": {"remedy": ""}, "shm_bytes": 0}
-"""What the probe's task asks of its root."""
+"""Request of the probe's task."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 

@@ -1,4 +1,4 @@
-"""`det template`: named parts of configurations, under every experiment that asks for one."""
+"""`det template`: named parts of configurations, for experiments that name them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The agents' endpoint: WebSocket messages on one side, engine commands on the other.
 
-Knows the link's protocol and which agent is connected. Must not know a rule: the engine decides what a report means.
+Contains the link's protocol and the connected agents. Must not contain a rule: the engine decides what a report means.
 
 - `session`  one connection, from Hello to its end, over any transport
 - `hub`      all connections: deliver effects, detect silent agents

@@ -43,7 +43,7 @@ class Wheel:
 
 
 class WheelCache:
-    """The wheel of this version, made when it is asked for first: most masters have no machine that fetches it."""
+    """The wheel of this version, built on first use: most masters have no machine that fetches it."""
 
     def __init__(self, version: str) -> None:
         self._version = version

@@ -1,8 +1,8 @@
 """The decision about a pool: one pure function, `plan_pool(PoolView) -> PoolPlan`, composes the rules.
 
-Contains the interaction of the rules of a pool: the scheduler (`resolute_master.scheduler`), the planner and the choice of markets
-(`resolute_provisioner.planning`), budgets, and giving up after failed launches. The live engine, the simulations of
-`resolute_master.forecast`, the what-ifs of `explain` and `det job schedule` all call it. Must not know the state of the
+Contains the interaction of the rules of a pool: the scheduler (`resolute_master.scheduler`), the planner and the choice of
+markets (`resolute_provisioner.planning`), budgets, and giving up after failed launches. The live engine, the simulations of
+`resolute_master.forecast`, the what-ifs of `explain` and `det job schedule` all call it. Must not depend on the state of the
 cluster, the store, or how a decision is carried out.
 
 - `view`          the inputs of a decision, as one frozen value

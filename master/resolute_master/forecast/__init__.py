@@ -1,6 +1,6 @@
 """Simulation of one pool under virtual time, with the production scheduler and planner.
 
-Knows the scheduler, the planner and the entities of one pool. Must not know the store, the API, a real clock, or its callers:
+Uses the scheduler, the planner and the entities of one pool. Must not depend on the store, the API, a real clock, or its callers:
 simulations of a trace (`resolute_sim.twin`) and start estimates (`estimate`).
 
 - `pool`               the state of the pool: pending and running work, its machines, what was learnt of the offers

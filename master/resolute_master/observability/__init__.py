@@ -1,8 +1,8 @@
 """Observability of the master: metrics, traces, and the causes of stalls of its event loop.
 
-Knows the ports at which the other parts report (listeners of the engine, the store's calls, the API's requests) and
-the formats of Prometheus and OpenTelemetry. Must not decide or change anything: without this package the master does the same.
-No label is unbounded: pools, states, reasons, routes and statuses, never an id.
+Uses the ports at which the other parts report (listeners of the engine, the store's calls, the API's requests) and the formats of
+Prometheus and OpenTelemetry. Must not decide or change anything: without this package the master does the same. No label is
+unbounded: pools, states, reasons, routes and statuses, never an id.
 
 - `observation`    everything together, for the composition root: `Observation`
 - `requests`       requests of the API by route and status

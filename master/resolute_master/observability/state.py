@@ -1,4 +1,4 @@
-"""The queue, slots, agents and machines as they are at the moment when Prometheus asks: read from the committed state."""
+"""The queue, slots, agents and machines at the moment of a query by Prometheus: read from the committed state."""
 
 from __future__ import annotations
 

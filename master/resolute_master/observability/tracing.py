@@ -63,7 +63,7 @@ class NoTracing:
 
 
 def tracing_of(telemetry: Telemetry, *, instance: str) -> Tracing:
-    """As configured. Raises `InvalidInput` when traces are asked for and the extra that sends them is not installed."""
+    """Tracing as configured. Raises `InvalidInput` if traces are configured and the extra that sends them is not installed."""
     if not telemetry.otel_enabled:
         return NoTracing()
     return _sending(telemetry.otel_endpoint, instance)

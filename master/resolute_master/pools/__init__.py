@@ -1,7 +1,7 @@
 """Elastic pools of the configuration: their policies, offers, clouds and prices.
 
-Knows the configuration, and uses the driver of each pool's provider (`resolute_provisioner.clouds.driver`) for everything that
-depends on the cloud. Must not know which providers exist, nor how decisions are made.
+Reads the configuration, and uses the driver of each pool's provider (`resolute_provisioner.clouds.driver`) for everything that
+depends on the cloud. Must not depend on particular providers, nor on the way in which decisions are made.
 
 `policies` builds the inputs of decisions (`offers` what a pool may buy, `instance_types` and `remembered` what a
 start has learnt from outside); `clouds` completes and checks the pools at a start, and opens the cloud of each; `price_sources`

@@ -53,7 +53,7 @@ def _completed(pool: ResourcePool, master: MasterPlace) -> ResourcePool:
 
 
 def check(config: MasterConfig) -> None:
-    """That machines of the pools could be asked for and could boot, as far as it can be known without asking a cloud. Raises
+    """Checks that machines of the pools can be requested and can boot, as far as possible without a query to a cloud. Raises
     `InvalidInput`. `config` is complete: see `completed`."""
     master = master_place(config, {})
     for pool in config.resource_pools:
@@ -63,7 +63,8 @@ def check(config: MasterConfig) -> None:
 
 
 def check_pool(pool: ResourcePool) -> None:
-    """Asks no cloud. Raises `InvalidInput` for what the cloud would refuse or no machine could boot with."""
+    """Checks a pool without a query to its cloud. Raises `InvalidInput` for values that the cloud would refuse or with which no
+    machine could boot."""
     if pool.provider is not None:
         driver_of(pool.provider).check(pool, pool.provider)
 

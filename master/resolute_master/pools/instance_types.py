@@ -34,7 +34,7 @@ OpenTypes = Callable[[ResourcePool, Clock], TypeSource | None]
 
 
 def type_source_of(pool: ResourcePool, clock: Clock) -> TypeSource | None:
-    """None for a pool whose cloud is not asked."""
+    """The source of machine types; None for a pool whose cloud is not queried."""
     provider = pool.provider
     return None if provider is None else driver_of(provider).type_source(pool, provider, clock)
 

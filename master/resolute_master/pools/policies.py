@@ -48,7 +48,7 @@ def catalogues(config: MasterConfig, types: Types = NO_TYPES) -> dict[PoolName, 
 
 
 def found_again(instance: Instance, offers: Sequence[Offer]) -> bool:
-    """Whether the cloud that is asked for the pool's machines is the one that has this machine."""
+    """Whether the cloud that the pool's machines are requested from is the one that has this machine."""
     if any(offer.offer_id == instance.offer_id for offer in offers):
         return True
     bought = instance.offer
@@ -56,7 +56,7 @@ def found_again(instance: Instance, offers: Sequence[Offer]) -> bool:
 
 
 def _place(offer: Offer) -> tuple[str, str]:
-    """The cloud, and the region where it is asked for one region at a time."""
+    """The cloud, and the region if machines are requested in one region only."""
     cloud = offer.offer_id.partition("/")[0]
     return cloud, offer.region if cloud in PROVIDERS and driver_named(cloud).asked_in_one_region else ""
 

@@ -1,6 +1,6 @@
 """Durable cluster state behind one port.
 
-Knows tables, transactions and queries. Must not know a rule: it stores what the engine decided and reads pages for users.
+Contains tables, transactions and queries. Must not contain a rule: it stores what the engine decided and reads pages for users.
 
 - `base`    the port, in domain verbs; `waiting` lets the master's own reads wait for an unavailable store
 - `memory`  for simulation and tests; passes the same conformance suite

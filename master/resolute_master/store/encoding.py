@@ -175,7 +175,7 @@ _decoder: Callable[[Any], msgspec.json.Decoder[Any]] = cache(msgspec.json.Decode
 
 
 def _plain_mapping(value: Any) -> Any:
-    """msgspec knows dicts; read-only views of them are as good, and so is what was left as text."""
+    """Converts values that msgspec cannot encode: read-only views of dicts become dicts, and raw JSON is decoded."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, msgspec.Raw):

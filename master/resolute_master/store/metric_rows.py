@@ -14,7 +14,7 @@ from resolute_master.store.base import MetricOutcome
 from resolute_master.store.encoding import decode_plain, encode
 
 SYSTEM_GROUPS = frozenset({"cpu", "disk", "gpu", "memory", "network"})
-"""Reports of a machine about itself: kept raw, shown only when asked for by name, never rolled back."""
+"""Groups of reports of a machine about itself: kept raw, shown only if requested by name, never rolled back."""
 
 TRAINING, VALIDATION = "training", "validation"
 

@@ -15,7 +15,7 @@ MAX_KEPT_CHARACTERS = 16 * 1024 * 1024
 
 
 class RecentCode:
-    """By the hash of the archive, in base64; what was not asked for the longest goes first."""
+    """Code by the hash of its archive, in base64; the least recently used is dropped first."""
 
     def __init__(self, most: int = MAX_KEPT_CHARACTERS) -> None:
         self._most = most

@@ -80,7 +80,7 @@ def searched(rows: Sequence[SearchRow], query: SearchQuery) -> Page[SearchRow]:
 
 
 def fits(row: SearchRow, node: Group | Comparison, query: SearchQuery) -> bool:
-    """Whether the row is among what the filter asks for."""
+    """Whether the row matches the filter."""
     if isinstance(node, Group):
         parts = [fits(row, part, query) for part in node.parts]
         return (any if node.any else all)(parts) if parts else True

@@ -21,7 +21,7 @@ AGAIN_S = 1.0
 
 
 async def waited_for(read: Callable[[], Awaitable[T]]) -> T:
-    """What the read gives, however often the store must be asked."""
+    """The result of a read, which is repeated while the store is unavailable."""
     while True:
         try:
             return await read()

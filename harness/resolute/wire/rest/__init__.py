@@ -1,6 +1,6 @@
 """Shapes of the REST API, one module a resource; a message is named as in the contract, without its `v1`.
 
-Knows names and types of fields. Must not know where the values come from, and neither HTTP nor the route table.
+Contains names and types of fields. Must not depend on the source of the values, on HTTP or on the route table.
 
 Enums that the kernel also has are called `Wire...` here, because the contract has more states than are stored. A
 field without a default is always present; `None` is unset.

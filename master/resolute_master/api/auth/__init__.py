@@ -1,6 +1,6 @@
 """The caller, and what it may do.
 
-Knows tokens, passwords, users and the owner of an entity. Must not know any resource.
+Contains tokens, passwords, users and the owner of an entity. Must not depend on any resource.
 
 - `authenticate`    tokens and passwords
 - `authorise`       the one function that decides whether a caller may do something

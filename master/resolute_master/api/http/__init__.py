@@ -1,6 +1,6 @@
 """The HTTP server below the resources: connections, limits, the path of every request, errors and pages.
 
-Knows aiohttp, the caller (`auth`) and the objects that the composition root provides (`context`). Must not know any resource.
+Uses aiohttp, the caller (`auth`) and the objects that the composition root provides (`context`). Must not depend on any resource.
 
 - `connections`, `protocol`, `addresses`  connections below HTTP: their limits, and the address of each client
 - `application`, `serving`                the aiohttp application, its routes, and its context until the master stops

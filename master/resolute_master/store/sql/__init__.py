@@ -1,6 +1,6 @@
 """The store in an SQL database: SQLAlchemy Core, no ORM. SQLite for one machine, PostgreSQL for a separate server.
 
-Knows tables, statements, connections and schema versions. Must not know what a row means to a rule.
+Contains tables, statements, connections and schema versions. Must not depend on the meaning of a row.
 
 - `tables`       the tables, with the columns of each entity that queries read; the entity itself is its `body`
 - `dialect`      the few differences between the databases' SQL

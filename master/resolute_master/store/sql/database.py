@@ -265,5 +265,5 @@ def _sqlite_engine(path: Path, *, connections: int, begin: str, read_only: bool)
 
 
 def _lower(text: str | None) -> str | None:
-    """SQLite's own `lower` knows ASCII only."""
+    """Lower case of a text: SQLite's own `lower` supports ASCII only."""
     return None if text is None else text.lower()

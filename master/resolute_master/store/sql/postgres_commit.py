@@ -49,7 +49,7 @@ async def is_stored(connection: asyncpg.Connection, change: Change) -> bool:
 
 
 class _Parts:
-    """What a change asks for: the names of its branches in order, and the arguments of each."""
+    """The statements of a change: the names of its branches in order, and the arguments of each."""
 
     def __init__(self, change: Change) -> None:
         self._names: list[str] = []

@@ -69,7 +69,7 @@ class LaneConnection:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A session as the server knows it."""
+    """A session, as identified by the server."""
 
     pid: int
     since: datetime

@@ -1,6 +1,6 @@
 """Google Compute Engine.
 
-Knows Compute Engine: its configuration, machine types and prices, calls, answers, metadata server. Must not decide anything.
+Contains Compute Engine: its configuration, machine types and prices, calls, answers, metadata server. Must not decide anything.
 
 `configuration` is the block `provider` of a pool, `driver` the port of the provider; `catalogue` and the tables contain its machine
 types and prices, `request` the requests (pure), `calls` the SDK (imported there alone), `cloud` the machines, `metadata` its facts
