@@ -115,9 +115,9 @@ def _operation_id(route: Route) -> str:
 
 
 def _summary(route: Route) -> str:
-    """The first sentence of the handler's docstring, or its name."""
+    """The first paragraph of the handler's docstring."""
     text = inspect.getdoc(route.handle) or ""
-    return " ".join(text.split("\n\n")[0].split()) or route.handle.__name__.strip("_").replace("_", " ")
+    return " ".join(text.split("\n\n")[0].split())
 
 
 def _tag(path: str) -> str:

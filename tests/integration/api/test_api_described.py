@@ -38,6 +38,15 @@ def test_the_description_is_current_and_valid() -> None:
     validate(json.loads(FILE.read_text()))
 
 
+def test_every_call_has_a_summary_in_words() -> None:
+    summaries = [
+        (method, path, operation["summary"])
+        for path, operations in json.loads(FILE.read_text())["paths"].items()
+        for method, operation in operations.items()
+    ]
+    assert [each for each in summaries if not each[2].endswith(".") or " " not in each[2]] == []
+
+
 def _name(content: dict[str, Any]) -> str:
     ((kind, described),) = content.items()
     schema = described["schema"]

@@ -14,11 +14,13 @@ log = logging.getLogger(__name__)
 
 
 async def show_join_token(call: Call, _: None) -> AgentJoinTokenResponse:
+    """The token with which machines outside of cloud pools join."""
     token = call.api.join_token
     return AgentJoinTokenResponse(join_token=token.value, configured=token.configured)
 
 
 async def rotate_join_token(call: Call, _: None) -> AgentJoinTokenResponse:
+    """Replaces the token with which machines join. Agents that have joined do not need it."""
     token = call.api.join_token
     value = await token.rotate()
     log.warning("the agents' join token was rotated; agents that have joined keep their credentials")
@@ -26,6 +28,7 @@ async def rotate_join_token(call: Call, _: None) -> AgentJoinTokenResponse:
 
 
 async def forget_agent(call: Call, _: None) -> ForgetAgentResponse:
+    """Releases the name of an agent and revokes its credential."""
     force = (await call.body(ForgetAgentRequest)).force
     await call.api.engine.submit(ForgetAgent(agent=AgentId(call.text("agentId")), force=force))
     return ForgetAgentResponse()

@@ -40,6 +40,7 @@ def show_agent(api: ApiContext, agent: Agent) -> WireAgent:
 
 
 async def list_agents(call: Call, _: None) -> web.Response:
+    """One page of agents with their slots and containers."""
     query, state = call.query(GetAgentsQuery), call.api.engine.state
     agents = list(state.all(Agent))
     if query.sort_by is AgentSortBy.TIME:
@@ -63,10 +64,12 @@ def _without(agent: WireAgent, query: GetAgentsQuery) -> WireAgent:
 
 
 async def get_agent(call: Call, agent: Agent) -> GetAgentResponse:
+    """An agent with its slots and containers."""
     return GetAgentResponse(agent=show_agent(call.api, agent))
 
 
 async def enable_agent(call: Call, agent: Agent) -> EnableAgentResponse:
+    """Enables an agent, so that new work may start on it."""
     await call.api.engine.submit(SetAgentEnabled(agent=agent.id, enabled=True))
     return EnableAgentResponse(agent=show_agent(call.api, find_agent(call.api, agent.id)))
 
@@ -97,19 +100,23 @@ def _show_slot(call: Call, agent: Agent) -> WireSlot:
 
 
 async def list_slots(call: Call, agent: Agent) -> GetSlotsResponse:
+    """The slots of an agent."""
     return GetSlotsResponse(slots=tuple(show_agent(call.api, agent).slots.values()))
 
 
 async def get_slot(call: Call, agent: Agent) -> GetSlotResponse:
+    """A slot of an agent."""
     return GetSlotResponse(slot=_show_slot(call, agent))
 
 
 async def enable_slot(call: Call, agent: Agent) -> EnableSlotResponse:
+    """Enables a slot, so that new work may use it."""
     await call.api.engine.submit(SetSlotEnabled(agent=agent.id, index=_index(call, agent), enabled=True))
     return EnableSlotResponse(slot=_show_slot(call, agent))
 
 
 async def disable_slot(call: Call, agent: Agent) -> DisableSlotResponse:
+    """Disables a slot; with `drain` its present work may finish."""
     drain = (await call.body(DisableSlotRequest)).drain
     command = SetSlotEnabled(agent=agent.id, index=_index(call, agent), enabled=False, draining=drain)
     await call.api.engine.submit(command)

@@ -44,6 +44,7 @@ task."""
 
 
 async def get_allocation(call: Call, allocation: Allocation) -> GetAllocationResponse:
+    """An allocation."""
     return GetAllocationResponse(allocation=render_allocation(allocation))
 
 
@@ -91,11 +92,13 @@ def _notice(call: Call, allocation: Allocation) -> PreemptionNotice | None:
 
 
 async def acknowledge_preemption(call: Call, ref: AllocationRef) -> Empty:
+    """Reports from inside the task that it saves and exits because of the preemption signal."""
     await call.api.engine.submit(c.AcknowledgePreemption(allocation=ref.id))
     return Empty()
 
 
 async def pending_preemption(call: Call, ref: AllocationRef) -> Empty:
+    """Requests the preemption of an allocation."""
     reason = "the task was stopped by a request"
     await call.api.engine.submit(c.RequestPreemption(allocation=ref.id, reason=reason))
     return Empty()
@@ -168,6 +171,7 @@ async def _warn(call: Call, allocation: Allocation, container: ContainerId) -> N
 
 
 async def all_gather(call: Call, allocation: Allocation) -> AllocationAllGatherResponse:
+    """Collects one value of every container; answers all of them when the last one has called."""
     request = await call.body(AllocationAllGatherRequest)
     data = await call.api.barriers.gather(
         allocation.id, _member(request.request_uuid), request.num_peers or 0, request.data
@@ -214,6 +218,7 @@ async def proxy_address(call: Call, allocation: Allocation) -> Empty:
 
 
 async def ready(call: Call, ref: AllocationRef) -> Empty:
+    """Reports from inside the task that it is ready."""
     await call.api.engine.submit(c.MarkReady(allocation=ref.id))
     return Empty()
 
@@ -225,6 +230,7 @@ async def waiting(call: Call, ref: AllocationRef) -> Empty:
 
 
 async def daemon(call: Call, allocation: Allocation) -> Empty:
+    """Marks the resources as a daemon: the allocation ends when the others have exited."""
     container = ContainerId(call.text("resourcesId"))
     _need_member(allocation, container)
     await call.api.engine.submit(c.MarkDaemon(allocation=allocation.id, container=container))

@@ -21,6 +21,7 @@ from resolute_master.lifecycle.workspaces import workspaces
 
 
 async def list_budgets(call: Call, _: None) -> GetBudgetsResponse:
+    """Budgets of pools and workspaces, with their spending."""
     state, now = call.api.engine.state, call.api.clock.now()
     names = {account_id(Owner.WORKSPACE, one.id): one.name for one in workspaces(state)}
     accounts = sorted(state.all(Account), key=lambda each: each.id)
@@ -34,10 +35,12 @@ def _has_budget(account: Account) -> bool:
 
 
 async def set_pool_budget(call: Call, pool: PoolName) -> BudgetState:
+    """Sets the budget of a resource pool."""
     return await _set(call, Owner.POOL, pool, pool)
 
 
 async def set_workspace_budget(call: Call, workspace: Workspace) -> BudgetState:
+    """Sets the budget of a workspace."""
     return await _set(call, Owner.WORKSPACE, str(workspace.id), workspace.name)
 
 
@@ -70,6 +73,7 @@ def _shown(account: Account, name: str, now: datetime) -> BudgetState:
 
 
 async def set_max_cost(call: Call, experiment: Experiment) -> GetExperimentCostResponse:
+    """Sets the limit on the cost of an experiment."""
     wanted = await call.body(MaxCost)
     await call.api.engine.submit(SetMaxCost(experiment=experiment.id, max_cost=wanted.max_cost))
     return await experiment_cost(call.api, await find_experiment(call.api, experiment.id))

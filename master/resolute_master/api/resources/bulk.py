@@ -59,11 +59,12 @@ _ACTIONS = {
 # ----------------------------------------------------------------------------------------------------- experiments
 
 
-def _handler(bulk: _Bulk) -> Callable[[Call, None], Awaitable[KillExperimentsResponse]]:
+def _handler(word: str, bulk: _Bulk) -> Callable[[Call, None], Awaitable[KillExperimentsResponse]]:
     async def handle(call: Call, _: None) -> KillExperimentsResponse:
         request = await call.body(KillExperimentsRequest)
         return await _each(call, request, bulk.states, lambda experiment: _do(call, bulk, experiment))
 
+    handle.__doc__ = f"{word.capitalize()}s several experiments. Each has its own result."
     return handle
 
 
@@ -73,6 +74,7 @@ async def _do(call: Call, bulk: _Bulk, experiment: Experiment) -> None:
 
 
 async def move(call: Call, _: None) -> KillExperimentsResponse:
+    """Moves several experiments to another project. Each has its own result."""
     request = await call.body(MoveExperimentsRequest)
     await experiments.allow_arrival(call, request.destination_project_id)
     return await _each(call, request, (), lambda each: _move(call, each, request.destination_project_id))
@@ -84,6 +86,7 @@ async def _move(call: Call, experiment: Experiment, project_id: int) -> None:
 
 
 async def retain_logs(call: Call, _: None) -> KillExperimentsResponse:
+    """Sets the log retention of several experiments. Each has its own result."""
     request = await call.body(PutExperimentsRetainLogsRequest)
 
     async def keep(experiment: Experiment) -> None:
@@ -145,13 +148,16 @@ async def _meant(
 # ------------------------------------------------------------------------------------------------------------ runs
 
 
-def _runs_handler(bulk: _Bulk) -> Callable[[Call, None], Awaitable[KillRunsResponse]]:
+def _runs_handler(word: str, bulk: _Bulk) -> Callable[[Call, None], Awaitable[KillRunsResponse]]:
     async def handle(call: Call, _: None) -> KillRunsResponse:
         request = await call.body(KillRunsRequest)
         return await _each_run(
             call, request.run_ids, request.filter, request.project_id, lambda trial: _as_whole(call, bulk, trial)
         )
 
+    handle.__doc__ = (
+        f"{word.capitalize()}s several runs, each the only trial of its experiment. Each has its own result."
+    )
     return handle
 
 
@@ -171,6 +177,7 @@ async def kill_runs(call: Call, _: None) -> KillRunsResponse:
 
 
 async def move_runs(call: Call, _: None) -> KillRunsResponse:
+    """Moves the experiments of several runs to another project. Each has its own result."""
     request = await call.body(MoveRunsRequest)
     await experiments.allow_arrival(call, request.destination_project_id)
 
@@ -222,13 +229,19 @@ _RUNS = {word: word for word in ("archive", "delete", "pause", "unarchive")} | {
 
 ROUTES = (
     *(
-        Route("DELETE" if word == "delete" else "POST", f"{_OF_PROJECT}/{word}", Action.BULK, nothing, _handler(bulk))
+        Route(
+            "DELETE" if word == "delete" else "POST",
+            f"{_OF_PROJECT}/{word}",
+            Action.BULK,
+            nothing,
+            _handler(word, bulk),
+        )
         for word, bulk in _ACTIONS.items()
     ),
     Route("POST", f"{_OF_PROJECT}/move", Action.BULK, nothing, move),
     Route("PUT", f"{_OF_PROJECT}/retain_logs", Action.BULK, nothing, retain_logs),
     *(
-        Route("POST", f"/api/v1/runs/{word}", Action.BULK, nothing, _runs_handler(_ACTIONS[name]))
+        Route("POST", f"/api/v1/runs/{word}", Action.BULK, nothing, _runs_handler(word, _ACTIONS[name]))
         for word, name in _RUNS.items()
     ),
     Route("POST", "/api/v1/runs/kill", Action.BULK, nothing, kill_runs),

@@ -59,6 +59,7 @@ async def _wanted(call: Call) -> Checkpoint:
 
 
 async def download(call: Call, checkpoint: Checkpoint) -> web.StreamResponse:
+    """The files of a checkpoint as an archive, in the format of the `Accept` header; tar.gz by default."""
     kind = _format(call.request.headers.get("Accept", "*/*"))
     if why := no_files(checkpoint):
         raise FailedPrecondition(why)

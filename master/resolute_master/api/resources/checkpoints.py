@@ -88,6 +88,7 @@ def _uuid(text: str) -> str:
 
 
 async def get_checkpoint(call: Call, checkpoint: Checkpoint) -> GetCheckpointResponse:
+    """A checkpoint."""
     return GetCheckpointResponse(checkpoint=await show_checkpoint(call.api, checkpoint))
 
 

@@ -48,6 +48,7 @@ async def _trials(call: Call) -> tuple[Trial, ...]:
 
 
 async def compare(call: Call, trials: Sequence[Trial]) -> web.Response:
+    """Series of metrics of several trials, reduced to a number of points."""
     query = call.query(CompareTrialsQuery)
     names = _names(query)
     most = points(query.max_datapoints)

@@ -57,6 +57,7 @@ _DAYS = re.compile(r"(\d{1,5})d")
 
 
 async def get_cost(call: Call, _: None) -> GetCostResponse | web.Response:
+    """Spending in a period, by purpose and by owner."""
     query = call.query(GetCostQuery)
     _check_one_of("format", query.format, FORMATS)
     answer = await cost_of(call.api, query)
@@ -94,6 +95,7 @@ async def cost_of(api: ApiContext, query: GetCostQuery) -> GetCostResponse:
 
 
 async def get_experiment_cost(call: Call, experiment: Experiment) -> GetExperimentCostResponse:
+    """The cost of an experiment by trial, and its limit."""
     return await experiment_cost(call.api, experiment)
 
 

@@ -32,6 +32,7 @@ from resolute_master.store.base import TrialQuery
 
 
 async def current_operation(call: Call, trial: Trial) -> GetCurrentOperationResponse:
+    """The length to which the search lets the trial train."""
     row = call.api.engine.state.get(SearchTrial, trial.task_id)
     if row is None or row.length is None:
         raise FailedPrecondition(
@@ -43,6 +44,7 @@ async def current_operation(call: Call, trial: Trial) -> GetCurrentOperationResp
 
 
 async def complete_operation(call: Call, trial: Trial) -> Empty:
+    """Reports that the trial has trained to the length of its search, with its metric."""
     body = await call.body(CompleteOperationRequest)
     metric = number(body.searcher_metric)
     if metric is None:

@@ -58,12 +58,14 @@ COUNTS_ONLY = -2
 
 
 async def get_experiment(call: Call, experiment: Experiment) -> GetExperimentResponse:
+    """An experiment, with the summary of its job while it has not ended."""
     shown = await show_experiment(call.api, experiment)
     summary = await job_summary(call.api, experiment)
     return GetExperimentResponse(experiment=shown, config=shown.config, job_summary=summary)
 
 
 async def list_experiments(call: Call, _: None) -> GetExperimentsResponse | web.Response:
+    """One page of experiments, by filter and order."""
     asked = call.query(GetExperimentsQuery)
     query = await _experiment_query(call, asked)
     if query is None:
@@ -126,6 +128,7 @@ async def _ids(call: Call, asked: Int32FieldFilter | None) -> tuple[int, ...] | 
 
 
 async def list_trials(call: Call, experiment: Experiment) -> GetExperimentTrialsResponse:
+    """One page of the trials of an experiment, by state and order."""
     asked = call.query(GetExperimentTrialsQuery)
     if asked.limit < 0:
         raise InvalidInput(f"limit: {asked.limit} must not be negative; 0 means no limit")
@@ -147,12 +150,14 @@ async def list_trials(call: Call, experiment: Experiment) -> GetExperimentTrials
 
 
 async def list_checkpoints(call: Call, experiment: Experiment) -> GetExperimentCheckpointsResponse:
+    """One page of the checkpoints of an experiment, by state and order."""
     query = call.query(GetCheckpointsQuery)
     rows, pages = await page_of_checkpoints(call.api, CheckpointQuery(experiment_id=experiment.id), query)
     return GetExperimentCheckpointsResponse(checkpoints=rows, pagination=pages)
 
 
 async def get_model_definition(call: Call, experiment: Experiment) -> web.Response:
+    """The model definition of an experiment, as a tar.gz archive in base64."""
     archive = await call.api.store.get_context(experiment.context_hash) if experiment.context_hash else b""
     if archive is None:
         raise NotFound("model definition of experiment", experiment.id)
@@ -160,6 +165,7 @@ async def get_model_definition(call: Call, experiment: Experiment) -> web.Respon
 
 
 async def best_metric(call: Call, experiment: Experiment) -> GetBestSearcherValidationMetricResponse:
+    """The best validation metric of an experiment so far."""
     if experiment.best_validation is None:
         raise NotFound("validation of experiment", experiment.id)
     return GetBestSearcherValidationMetricResponse(metric=experiment.best_validation)
@@ -170,27 +176,41 @@ async def best_metric(call: Call, experiment: Experiment) -> GetBestSearcherVali
 Order = Callable[[ExperimentId], c.Command]
 
 
-def _order(command: Order) -> Callable[[Call, Experiment], Awaitable[Empty]]:
-    """A handler that only submits a command about the experiment."""
+def _order(summary: str, command: Order) -> Callable[[Call, Experiment], Awaitable[Empty]]:
+    """A handler that only submits a command about the experiment. `summary` describes it in the API."""
 
     async def handle(call: Call, experiment: Experiment) -> Empty:
         await call.api.engine.submit(command(experiment.id))
         return Empty()
 
+    handle.__doc__ = summary
     return handle
 
 
-activate = _order(lambda id_: c.ActivateExperiment(experiment=id_))
-pause = _order(lambda id_: c.PauseExperiment(experiment=id_))
-cancel = _order(lambda id_: c.CancelExperiment(experiment=id_))
-kill = _order(lambda id_: c.KillExperiment(experiment=id_))
-archive = _order(lambda id_: c.ArchiveExperiment(experiment=id_, archived=True))
-unarchive = _order(lambda id_: c.ArchiveExperiment(experiment=id_, archived=False))
-delete = _order(lambda id_: c.DeleteExperiment(experiment=id_))
-delete_tensorboards = _order(lambda id_: c.RemoveTensorboards(experiment=id_))
+activate = _order("Activates a paused experiment.", lambda id_: c.ActivateExperiment(experiment=id_))
+pause = _order(
+    "Pauses an experiment: its trials save a checkpoint and release their slots.",
+    lambda id_: c.PauseExperiment(experiment=id_),
+)
+cancel = _order(
+    "Cancels an experiment: its trials save a checkpoint and end.", lambda id_: c.CancelExperiment(experiment=id_)
+)
+kill = _order("Kills an experiment: its trials end at once.", lambda id_: c.KillExperiment(experiment=id_))
+archive = _order(
+    "Archives an experiment that has ended.", lambda id_: c.ArchiveExperiment(experiment=id_, archived=True)
+)
+unarchive = _order("Unarchives an experiment.", lambda id_: c.ArchiveExperiment(experiment=id_, archived=False))
+delete = _order(
+    "Deletes an experiment that has ended, with its checkpoints, metrics and logs.",
+    lambda id_: c.DeleteExperiment(experiment=id_),
+)
+delete_tensorboards = _order(
+    "Deletes the TensorBoard files of an experiment.", lambda id_: c.RemoveTensorboards(experiment=id_)
+)
 
 
 async def patch(call: Call, experiment: Experiment) -> PatchExperimentResponse:
+    """Changes the name, description, labels, notes, resources or checkpoint retention of an experiment."""
     wanted = await call.body(WirePatch)
     if wanted.name is not None and not wanted.name.strip():
         raise InvalidInput("name: must not be blank; give the experiment a name")
@@ -221,6 +241,7 @@ def _job_change(experiment: Experiment, wanted: PatchResources) -> c.UpdateJob:
 
 
 async def add_label(call: Call, experiment: Experiment) -> PutExperimentLabelResponse:
+    """Adds a label to an experiment; returns all its labels."""
     label = call.text("label")
     check_texts(labels=(label,))
     await call.api.engine.submit(c.PatchExperiment(experiment=experiment.id, add_labels=(label,)))
@@ -228,6 +249,7 @@ async def add_label(call: Call, experiment: Experiment) -> PutExperimentLabelRes
 
 
 async def remove_label(call: Call, experiment: Experiment) -> DeleteExperimentLabelResponse:
+    """Removes a label from an experiment; returns its other labels."""
     await call.api.engine.submit(c.PatchExperiment(experiment=experiment.id, remove_labels=(call.text("label"),)))
     return DeleteExperimentLabelResponse(labels=(await find_experiment(call.api, experiment.id)).labels)
 
@@ -241,6 +263,7 @@ async def allow_arrival(call: Call, project_id: int) -> None:
 
 
 async def move(call: Call, experiment: Experiment) -> Empty:
+    """Moves an experiment to another project."""
     wanted = await call.body(MoveExperimentRequest)
     await allow_arrival(call, wanted.destination_project_id)
     await call.api.engine.submit(c.MoveExperiment(experiment=experiment.id, project_id=wanted.destination_project_id))

@@ -37,6 +37,7 @@ MAX_DECISIONS = 10_000
 
 
 async def list_instances(call: Call, _: None) -> GetInstancesResponse:
+    """Machines of elastic pools, oldest first."""
     found = await call.api.store.instances()
     return GetInstancesResponse(instances=tuple(_instance(i) for i in found))
 
@@ -84,6 +85,7 @@ def _notice(value: MachineNotice | None) -> PreemptionNotice | None:
 
 
 async def list_decisions(call: Call, _: None) -> web.Response:
+    """The last decisions of scheduler and provisioner, oldest first."""
     limit = call.query(GetDecisionsQuery).limit
     if limit < 0:
         raise InvalidInput(f"limit: {limit} must not be negative; 0 means no limit")
@@ -99,6 +101,7 @@ def _decision(value: change.Decision) -> Decision:
 
 
 async def trial_allocations(call: Call, trial: Trial) -> GetTrialAllocationsResponse:
+    """The allocations of a trial, with their machines and times."""
     found = await call.api.store.allocations_of_task(trial.task_id)
     saved = {trial.id: trial.latest_checkpoint.steps_completed if trial.latest_checkpoint else 0}
     kept = kept_steps(found, saved)

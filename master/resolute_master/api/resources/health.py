@@ -59,6 +59,7 @@ async def readiness(serving: Serving) -> Readiness:
 
 
 async def ready(serving: Serving) -> web.Response:
+    """Whether the master serves; status 503 while it does not."""
     found = await readiness(serving)
     return _answer(found, good=found.ready)
 

@@ -207,11 +207,13 @@ def _show(seen: _Seen, job: Job, standing: JobStanding | None, reason: str | Non
 
 
 async def list_jobs(call: Call, _: None) -> GetJobsResponse:
+    """One page of the job queue of a resource pool."""
     rows, pages = await page_of_queue(call.api, call.query(GetJobsQuery))
     return GetJobsResponse(jobs=rows, pagination=pages)
 
 
 async def list_jobs_v2(call: Call, _: None) -> GetJobsV2Response:
+    """One page of the job queue of a resource pool, in the second form of the contract."""
     rows, pages = await page_of_queue(call.api, call.query(GetJobsQuery))
     return GetJobsV2Response(jobs=tuple(RBACJob(full=job) for job in rows), pagination=pages)
 

@@ -15,6 +15,7 @@ from resolute_master.lifecycle.cost import Line, line_of_machine, total
 
 
 async def get_ledger(call: Call, _: None) -> GetLedgerResponse:
+    """The ledger: machines, and the time and money for which they were paid."""
     api, now = call.api, call.api.clock.now()
     instances = await api.store.instances()
     runs = await runs_on(api.store, instances)

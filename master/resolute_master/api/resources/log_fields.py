@@ -21,10 +21,12 @@ Item = Callable[[LogFields], object]
 
 
 async def of_trial(call: Call, trial: Trial) -> web.StreamResponse:
+    """Values of the fields by which the log of a trial can be filtered."""
     return await stream(call, _values(call, trial.task_id, trial, _of_trial, follow=call.query(LogFieldsQuery).follow))
 
 
 async def of_task(call: Call, task: TaskRef) -> web.StreamResponse:
+    """Values of the fields by which the log of a task can be filtered."""
     trial = await find_task(call.api, task.id)
     return await stream(call, _values(call, task.id, trial, _of_task, follow=call.query(LogFieldsQuery).follow))
 

@@ -57,6 +57,7 @@ async def _proven(call: Call, request: LoginRequest) -> User:
 
 
 async def logout(call: Call, _: None) -> web.Response:
+    """Ends the session of the token. Tokens of other logins stay valid."""
     session = call.caller.session
     if session is None:
         raise FailedPrecondition("this token belongs to a task and ends with it; there is no session to end")
@@ -76,6 +77,7 @@ async def me(call: Call, _: None) -> web.Response:
 
 
 async def current_user(call: Call, _: None) -> CurrentUserResponse:
+    """The user of the token."""
     return CurrentUserResponse(user=render_users.user(call.caller.user))
 
 

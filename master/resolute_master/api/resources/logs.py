@@ -40,12 +40,14 @@ Item = Callable[[LogRecord], object]
 
 
 async def trial_logs(call: Call, trial: Trial) -> web.StreamResponse:
+    """The log of a trial, as a stream of lines."""
     query = _query(call, trial.task_id)
     lines = lines_of(call, query, trial, lambda record: trial_line(record, trial.id), follow=_follows(call))
     return await stream(call, lines)
 
 
 async def task_logs(call: Call, task: TaskRef) -> web.StreamResponse:
+    """The log of a task, as a stream of lines."""
     trial = await find_task(call.api, task.id)
     return await stream(call, lines_of(call, _query(call, task.id), trial, task_line, follow=_follows(call)))
 
@@ -150,6 +152,7 @@ async def first_of(*watches: Watch) -> None:
 
 
 async def post_logs(call: Call, posted: PostedLines) -> Empty:
+    """Stores lines of the log of a task."""
     await _store(call, posted)
     return Empty()
 

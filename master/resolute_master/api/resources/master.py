@@ -43,6 +43,7 @@ _LEVELS = {
 
 
 async def info(call: Call, _: None) -> Info:
+    """Identity and version of the master; needs no login."""
     api = call.api
     return Info(
         version=CONTRACT_VERSION,
@@ -54,6 +55,7 @@ async def info(call: Call, _: None) -> Info:
 
 
 async def master(call: Call, _: None) -> GetMasterResponse:
+    """Identity, version and settings of the master that clients need."""
     api = call.api
     return GetMasterResponse(
         version=CONTRACT_VERSION,
@@ -70,6 +72,7 @@ async def master(call: Call, _: None) -> GetMasterResponse:
 
 
 async def config(call: Call, _: None) -> GetMasterConfigResponse:
+    """The configuration of the master, with secrets masked."""
     return GetMasterConfigResponse(config=call.api.config.masked())
 
 
@@ -96,6 +99,7 @@ async def change_config(call: Call, _: None) -> Empty:
 
 
 async def logs(call: Call, _: None) -> web.StreamResponse:
+    """The log of the master, as a stream of entries."""
     query = call.query(MasterLogsQuery)
     if query.limit < 0:
         raise InvalidInput(f"limit: {query.limit} must not be negative; 0 means no limit")

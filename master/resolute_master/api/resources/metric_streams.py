@@ -150,6 +150,7 @@ async def _experiments(call: Call) -> tuple[Experiment, ...]:
 
 
 async def names(call: Call, experiments: tuple[Experiment, ...]) -> web.StreamResponse:
+    """Names of the metrics of experiments; the stream continues until they have ended."""
     period_s = _period(call.query(ExpMetricNamesQuery).period_seconds)
     told: set[tuple[str, str]] = set()
     searched: set[str] = set()
@@ -178,6 +179,7 @@ async def names(call: Call, experiments: tuple[Experiment, ...]) -> web.StreamRe
 
 
 async def batches(call: Call, experiment: Experiment) -> web.StreamResponse:
+    """Steps at which a metric was reported; the stream continues until the experiment has ended."""
     query = call.query(MetricBatchesQuery)
     group, name, period_s = _checked(query)
     told: set[int] = set()
@@ -197,6 +199,7 @@ async def batches(call: Call, experiment: Experiment) -> web.StreamResponse:
 
 
 async def snapshot(call: Call, experiment: Experiment) -> web.StreamResponse:
+    """Values of a metric of all trials at one step; the stream continues until the experiment has ended."""
     query = call.query(TrialsSnapshotQuery)
     group, name, period_s = _checked(query)
     at, margin = query.batches_processed, query.batches_margin
@@ -240,6 +243,7 @@ class _Sent:
 
 
 async def sample(call: Call, experiment: Experiment) -> web.StreamResponse:
+    """Series of a metric of the best trials; the stream continues until the experiment has ended."""
     query = call.query(TrialsSampleQuery)
     group, name, period_s = _checked(query)
     most, (first, last) = points(query.max_datapoints), bounds(query.start_batches, query.end_batches)

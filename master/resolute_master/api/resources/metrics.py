@@ -113,6 +113,7 @@ Numbered = tuple[int, Sequence[MetricReport]]
 
 
 async def any_group(call: Call, trials: tuple[Trial, ...]) -> web.StreamResponse:
+    """Metrics of trials in any group, as a stream."""
     group = call.query(GetMetricsQuery).group
     if not group:
         raise InvalidInput("group: name a group of metrics, 'training' or 'validation' for example")
@@ -120,10 +121,12 @@ async def any_group(call: Call, trials: tuple[Trial, ...]) -> web.StreamResponse
 
 
 async def training(call: Call, trials: tuple[Trial, ...]) -> web.StreamResponse:
+    """Training metrics of trials, as a stream."""
     return await _stream(call, trials, TRAINING, lambda rows: GetTrainingMetricsResponse(metrics=rows))
 
 
 async def validation(call: Call, trials: tuple[Trial, ...]) -> web.StreamResponse:
+    """Validation metrics of trials, as a stream."""
     return await _stream(call, trials, VALIDATION, lambda rows: GetValidationMetricsResponse(metrics=rows))
 
 

@@ -30,11 +30,13 @@ UNKNOWN_TYPE = "application/octet-stream"
 
 
 async def file_tree(call: Call, experiment: Experiment) -> web.Response:
+    """The files of the model definition of an experiment."""
     archive = await _archive(call, experiment)
     return await large_response(await asyncio.to_thread(tree_of, archive))
 
 
 async def file(call: Call, experiment: Experiment) -> web.Response:
+    """The content of one file of the model definition of an experiment, in base64."""
     path = (await call.body(GetModelDefFileRequest)).path
     if not path:
         raise InvalidInput("path: name a file of the context directory, as file_tree lists them")

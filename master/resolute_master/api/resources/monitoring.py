@@ -33,6 +33,7 @@ Read = Callable[[ApiContext, web.Request], Awaitable[web.Response]]
 
 
 async def metrics(api: ApiContext, request: web.Request) -> web.Response:
+    """Metrics of the master in the format of Prometheus."""
     if api.exposition is None:
         raise NotFound("metrics", "of this master")
     return web.Response(body=await api.exposition(), headers={"Content-Type": EXPOSITION_TYPE})

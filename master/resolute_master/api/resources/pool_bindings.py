@@ -49,6 +49,7 @@ async def _bindable(call: Call) -> PoolName:
 
 
 async def list_bound(call: Call, pool: PoolName) -> ListWorkspacesBoundToRPResponse:
+    """The workspaces that may use a bound pool."""
     query = call.query(ListWorkspacesBoundToRPQuery)
     binding = call.api.engine.state.get(PoolBinding, pool)
     rows, pages = page_of(binding.workspaces if binding else (), offset=query.offset, limit=query.limit)
@@ -56,14 +57,17 @@ async def list_bound(call: Call, pool: PoolName) -> ListWorkspacesBoundToRPRespo
 
 
 async def add(call: Call, pool: PoolName) -> Empty:
+    """Binds a pool to further workspaces."""
     return await _change(call, pool, await call.body(BindRPToWorkspaceRequest), BindingChange.ADD)
 
 
 async def remove(call: Call, pool: PoolName) -> Empty:
+    """Removes workspaces from the binding of a pool. A pool without any accepts all workspaces."""
     return await _change(call, pool, await call.body(UnbindRPFromWorkspaceRequest), BindingChange.REMOVE)
 
 
 async def replace(call: Call, pool: PoolName) -> Empty:
+    """Binds a pool to these workspaces only."""
     return await _change(call, pool, await call.body(OverwriteRPWorkspaceBindingsRequest), BindingChange.REPLACE)
 
 

@@ -33,6 +33,7 @@ _SCHEDULERS = {SchedulerKind.PRIORITY: SchedulerType.PRIORITY, SchedulerKind.FAI
 
 
 async def list_pools(call: Call, _: None) -> GetResourcePoolsResponse:
+    """One page of resource pools."""
     query = call.query(GetResourcePoolsQuery)
     engine, config = call.api.engine, call.api.config
     names = sorted(engine.pools)

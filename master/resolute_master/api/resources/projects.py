@@ -29,6 +29,7 @@ from resolute_master.lifecycle import workspaces
 
 
 async def patch(call: Call, project: Project) -> PatchProjectResponse:
+    """Changes the name, description or key of a project."""
     wanted = await call.body(PatchProject)
     check_texts(description=wanted.description)
     command = ChangeProject(
@@ -43,6 +44,7 @@ def _archive(archived: bool) -> Callable[[Call, Project], Awaitable[Empty]]:
         await call.api.engine.submit(ArchiveProject(project=project.id, archived=archived))
         return Empty()
 
+    handle.__doc__ = "Archives a project." if archived else "Unarchives a project."
     return handle
 
 
@@ -75,6 +77,7 @@ async def put_notes(call: Call, project: Project) -> PutProjectNotesResponse:
 
 
 async def add_note(call: Call, project: Project) -> AddProjectNoteResponse:
+    """Adds a note to a project; returns all its notes."""
     wanted = await call.body(WireNote)
     await call.api.engine.submit(SetProjectNotes(project=project.id, notes=_checked([wanted]), append=True))
     return AddProjectNoteResponse(notes=shown_notes(_now(call, project)))

@@ -28,18 +28,21 @@ ENDED = tuple(state for state in ExperimentState if state.terminal)
 
 
 async def retain_logs_of_experiment(call: Call, experiment: Experiment) -> Empty:
+    """Sets the log retention of all trials of an experiment."""
     days = (await call.body(PutExperimentRetainLogsRequest)).num_days
     await call.api.engine.submit(SetExperimentLogRetention(experiment=experiment.id, days=days))
     return Empty()
 
 
 async def retain_logs_of_trial(call: Call, trial: Trial) -> Empty:
+    """Sets the log retention of a trial."""
     days = (await call.body(PutTrialRetainLogsRequest)).num_days
     await call.api.engine.submit(SetTrialLogRetention(trial=trial.id, days=days))
     return Empty()
 
 
 async def remaining_days(call: Call, trial: Trial) -> GetTrialRemainingLogRetentionDaysResponse:
+    """Days until the log of a trial is removed."""
     now, cluster = call.api.clock.now(), call.api.config.retention_policy.log_retention_days
     return GetTrialRemainingLogRetentionDaysResponse(remaining_days=days_left(trial, now, cluster_days=cluster))
 

@@ -47,6 +47,7 @@ def storage_number(storage: Mapping[str, Any]) -> int:
 
 
 async def get_metadata(call: Call, trial: Trial) -> GetRunMetadataResponse:
+    """The metadata of a run."""
     return GetRunMetadataResponse(metadata=trial.metadata)
 
 

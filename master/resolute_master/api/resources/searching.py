@@ -85,6 +85,7 @@ async def found_experiments(api: ApiContext, query: SearchQuery) -> tuple[Page[E
 
 
 async def search_experiments(call: Call, _: None) -> web.Response:
+    """One page of experiments, by a filter over any column, with their best trials."""
     asked = await call.body(SearchExperimentsRequest)
     page, best = await found_experiments(call.api, search_query(call.api, asked, Table.EXPERIMENTS))
     shown = await show_experiments(call.api, page.rows)
@@ -104,6 +105,7 @@ async def search_experiments(call: Call, _: None) -> web.Response:
 
 
 async def search_runs(call: Call, _: None) -> web.Response:
+    """One page of runs, by a filter over any column."""
     asked, api = await call.body(SearchRunsRequest), call.api
     page = await api.store.search_trials(search_query(api, asked, Table.RUNS))
     experiments = {each.id: each for each in await api.store.experiments([t.experiment_id for t in page.rows])}
@@ -187,6 +189,7 @@ _METRIC_LOCATIONS = {TRAINING: LocationType.TRAINING, VALIDATION: LocationType.V
 
 
 async def columns(call: Call, project: Project) -> GetProjectColumnsResponse:
+    """The columns by which the experiments or runs of a project can be filtered and sorted."""
     runs = call.query(GetProjectColumnsQuery).table_type is TableType.RUN
     table = Table.RUNS if runs else Table.EXPERIMENTS
     own = LocationType.RUN if runs else LocationType.EXPERIMENT
@@ -206,6 +209,7 @@ async def columns(call: Call, project: Project) -> GetProjectColumnsResponse:
 
 
 async def metric_ranges(call: Call, project: Project) -> GetProjectNumericMetricsRangeResponse:
+    """Least and greatest value of each metric in a project."""
     found = await call.api.store.result_ranges(project.id)
     ranges = (MetricsRange(metrics_name=name, min=low, max=high) for name, (low, high) in found.items())
     return GetProjectNumericMetricsRangeResponse(ranges=tuple(ranges))
@@ -229,6 +233,7 @@ def _texts(value: Any, path: Sequence[str]) -> Iterator[str]:
 
 
 async def labels(call: Call, _: None) -> GetExperimentLabelsResponse:
+    """All labels of experiments, the most frequent first."""
     project = call.query(GetExperimentLabelsQuery).project_id
     return GetExperimentLabelsResponse(labels=await call.api.store.labels(project or None))
 

@@ -77,12 +77,14 @@ async def find_task(api: ApiContext, task: TaskId) -> Trial:
 
 
 async def get_task(call: Call, task: TaskRef) -> GetTaskResponse:
+    """A task and its allocations."""
     trial = await find_task(call.api, task.id)
     allocations = await call.api.store.allocations_of_task(task.id)
     return GetTaskResponse(task=render_allocations.task(trial, allocations))
 
 
 async def context_directory(call: Call, task: TaskRef) -> web.Response:
+    """The model definition for a task, as a tar.gz archive in base64."""
     trial = await find_task(call.api, task.id)
     experiment = await find_experiment(call.api, trial.experiment_id)
     archive = await call.api.store.get_context(experiment.context_hash) if experiment.context_hash else b""

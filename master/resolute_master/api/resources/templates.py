@@ -71,10 +71,12 @@ async def list_templates(call: Call, _: None) -> GetTemplatesResponse:
 
 
 async def get_template(call: Call, template: Template) -> GetTemplateResponse:
+    """A template, by name."""
     return GetTemplateResponse(template=_show(call.api, template))
 
 
 async def create(call: Call, _: None) -> PostTemplateResponse:
+    """Creates a template with the name of the path."""
     return PostTemplateResponse(template=await create_named(call, call.text("templateName")))
 
 
@@ -125,6 +127,7 @@ async def _renamed(call: Call) -> Template:
 
 
 async def rename(call: Call, _: Template) -> PatchTemplateNameResponse:
+    """Renames a template."""
     asked = await call.body(PatchTemplateNameRequest)
     _check_name(asked.new_name)
     await call.api.engine.submit(RenameTemplate(name=asked.old_name, new_name=asked.new_name))
@@ -132,6 +135,7 @@ async def rename(call: Call, _: Template) -> PatchTemplateNameResponse:
 
 
 async def delete(call: Call, template: Template) -> Empty:
+    """Deletes a template. Experiments made from it do not change."""
     await call.api.engine.submit(DeleteTemplate(name=template.id))
     return Empty()
 

@@ -43,7 +43,7 @@ class _Entry:
 
 
 async def workloads(call: Call, trial: Trial) -> object:
-    """The timeline of a trial, which is built in a thread because a page may have 5000 rows."""
+    """One page of the timeline of a trial: its trainings, validations and checkpoints."""
     query = call.query(GetTrialWorkloadsQuery)
     groups, checkpoints = _groups(query), await _checkpoints(call.api, trial, query)
     if query.sort_key and query.sort_key != "batches":

@@ -29,15 +29,18 @@ MAX_RUNNER_STATE = 1000
 
 
 async def get_trial(call: Call, trial: Trial) -> GetTrialResponse:
+    """A trial."""
     return GetTrialResponse(trial=await show_trial(call.api, trial, with_summaries=True))
 
 
 async def kill(call: Call, trial: Trial) -> Empty:
+    """Kills a trial. Its checkpoints stay."""
     await call.api.engine.submit(KillTrial(trial=trial.id))
     return Empty()
 
 
 async def list_checkpoints(call: Call, trial: Trial) -> GetTrialCheckpointsResponse:
+    """One page of the checkpoints of a trial, by state and order."""
     query = call.query(GetCheckpointsQuery)
     rows, pages = await page_of_checkpoints(call.api, CheckpointQuery(trial_id=trial.id), query)
     return GetTrialCheckpointsResponse(checkpoints=rows, pagination=pages)
@@ -70,6 +73,7 @@ async def _length(call: Call, trial: Trial) -> float:
 
 
 async def report_early_exit(call: Call, trial: Trial) -> Empty:
+    """Reports from inside the trial that it ends before its search expects it."""
     report = await call.body(TrialEarlyExit)
     if report.reason not in INVALID_HPARAMS:
         raise InvalidInput(f"reason: {report.reason} cannot be reported; a trial that has completed exits with 0")
@@ -78,6 +82,7 @@ async def report_early_exit(call: Call, trial: Trial) -> Empty:
 
 
 async def report_runner_state(call: Call, trial: Trial) -> Empty:
+    """Reports the state of the process of a trial."""
     report = await call.body(TrialRunnerMetadata)
     await call.api.engine.submit(ReportRunnerState(trial=trial.id, state=report.state[:MAX_RUNNER_STATE]))
     return Empty()

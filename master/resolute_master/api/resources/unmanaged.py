@@ -74,11 +74,13 @@ async def _parent_of_put(call: Call) -> Experiment:
 
 
 async def create_trial(call: Call, _: Experiment) -> CreateTrialResponse:
+    """Creates a trial of an unmanaged experiment."""
     id_ = await _create_trial(call, await call.body(CreateTrialRequest), None)
     return CreateTrialResponse(trial=await show_trial(call.api, await find_trial(call.api, id_)))
 
 
 async def put_trial(call: Call, _: Experiment) -> PutTrialResponse:
+    """Creates a trial of an unmanaged experiment under an external id, or returns the existing one."""
     request = await call.body(PutTrialRequest)
     assert request.create_trial_request is not None, "the finder has looked"
     name = request.external_trial_id
@@ -113,6 +115,7 @@ async def start(call: Call, trial: Trial) -> StartTrialResponse:
 
 
 async def patch(call: Call, trial: Trial) -> PatchTrialResponse:
+    """Reports the state of an unmanaged trial."""
     request = await call.body(PatchTrialRequest)
     state = None
     if request.state not in (None, WireTrialState.UNSPECIFIED):
@@ -139,6 +142,7 @@ async def _by_external_ids(call: Call) -> Trial:
 
 
 async def get_by_external_ids(call: Call, trial: Trial) -> GetTrialByExternalIDResponse:
+    """The trial with an external id in the experiment with an external id."""
     return GetTrialByExternalIDResponse(trial=await show_trial(call.api, trial))
 
 

@@ -36,6 +36,7 @@ def _caller(call: Call) -> User:
 
 
 async def get_settings(call: Call, _: None) -> GetUserSettingResponse:
+    """The settings that the web interface keeps for the user."""
     return GetUserSettingResponse(
         settings=tuple(
             UserWebSetting(key=each.key, storage_path=each.storage_path, value=each.value)
@@ -45,6 +46,7 @@ async def get_settings(call: Call, _: None) -> GetUserSettingResponse:
 
 
 async def set_settings(call: Call, _: None) -> Empty:
+    """Stores settings of the web interface for the user."""
     wanted = (await call.body(PostUserSettingRequest)).settings
     if any(not each.key for each in wanted):
         raise InvalidInput("settings: a key must not be empty; name each setting")
@@ -56,11 +58,13 @@ async def set_settings(call: Call, _: None) -> Empty:
 
 
 async def reset_settings(call: Call, _: None) -> Empty:
+    """Removes all settings of the web interface of the user."""
     await call.api.engine.submit(ResetUserSettings(user=call.caller.user.id))
     return Empty()
 
 
 async def looked_at(call: Call, _: None) -> Empty:
+    """Records that the user has opened a project."""
     seen = await call.body(PostUserActivityRequest)
     if seen.entity_type is not EntityType.PROJECT:
         raise InvalidInput(f"entityType: {seen.entity_type} is not recorded; send {EntityType.PROJECT}")

@@ -34,6 +34,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 async def list_users(call: Call, _: None) -> GetUsersResponse:
+    """One page of users."""
     query = call.query(GetUsersQuery)
     name = (query.name or "").lower()
     found = [
@@ -67,6 +68,7 @@ def _sort_key(user: User, by: UserSortBy) -> tuple[Any, ...]:
 
 
 async def get_user(call: Call, user: User) -> GetUserResponse:
+    """A user, by id."""
     return GetUserResponse(user=render_user(user))
 
 
@@ -79,10 +81,12 @@ async def _named(call: Call) -> User:
 
 
 async def get_by_username(call: Call, user: User) -> GetUserByUsernameResponse:
+    """A user, by name."""
     return GetUserByUsernameResponse(user=render_user(user))
 
 
 async def create_user(call: Call, _: None) -> PostUserResponse:
+    """Creates a user."""
     request = await call.body(PostUserRequest)
     wanted = request.user
     if wanted is None:
@@ -118,6 +122,7 @@ async def _hashed(call: Call, password: str, *, is_hashed: bool) -> str:
 
 
 async def patch_user(call: Call, user: User) -> PatchUserResponse:
+    """Changes a user."""
     request = await call.body(PatchUser)
     renamed = request.username is not None and request.username != user.username
     if request.admin is not None or request.active is not None or renamed:

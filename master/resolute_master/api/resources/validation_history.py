@@ -28,6 +28,7 @@ Result = tuple[datetime, int, float]
 
 
 async def history(call: Call, experiment: Experiment) -> GetExperimentValidationHistoryResponse:
+    """The validations of an experiment that were the best at their time."""
     found: list[Result] = []
     async for reports in _validations(call.api, [trial.id for trial in await trials_of(call.api, experiment)]):
         found = improvements([*found, *_results(reports, experiment.metric)], smaller=experiment.smaller_is_better)

@@ -73,6 +73,7 @@ def reason_to_hold(hold: str) -> str:
 
 
 async def explain_job(call: Call, job: Job) -> ExplainJobResponse:
+    """Why a job waits or runs, what would let it start, and when it is expected to."""
     engine = call.api.engine
     experiment = None if job.experiment_id is None else engine.state.get(Experiment, job.experiment_id)
     if job.ended:

@@ -164,6 +164,7 @@ def _fits(call: Call, one: Workspace | Project, query: GetWorkspacesQuery | GetW
 
 
 async def list_workspaces(call: Call, _: None) -> GetWorkspacesResponse:
+    """One page of workspaces."""
     query, pins = call.query(GetWorkspacesQuery), pins_of(call)
     found = [
         one
@@ -180,6 +181,7 @@ async def list_workspaces(call: Call, _: None) -> GetWorkspacesResponse:
 
 
 async def get_workspace(call: Call, workspace: Workspace) -> GetWorkspaceResponse:
+    """A workspace."""
     return GetWorkspaceResponse(workspace=await _show(call, workspace))
 
 
@@ -199,10 +201,12 @@ def _directed(found: Sequence[Any], order: OrderBy) -> Sequence[Any]:
 
 
 async def get_project(call: Call, project: Project) -> GetProjectResponse:
+    """A project, by id."""
     return GetProjectResponse(project=await show_project(call, project))
 
 
 async def get_project_by_key(call: Call, project: Project) -> GetProjectByKeyResponse:
+    """A project, by key."""
     return GetProjectByKeyResponse(project=await show_project(call, project))
 
 
@@ -218,6 +222,7 @@ async def list_pools(call: Call, workspace: Workspace) -> ListRPsBoundToWorkspac
 
 
 async def create(call: Call, _: None) -> PostWorkspaceResponse:
+    """Creates a workspace."""
     request = await call.body(PostWorkspaceRequest)
     _refuse_unavailable(
         {
@@ -240,6 +245,7 @@ async def create(call: Call, _: None) -> PostWorkspaceResponse:
 
 
 async def patch(call: Call, workspace: Workspace) -> PatchWorkspaceResponse:
+    """Changes the name, default pools or agent account of a workspace."""
     request = await call.body(PatchWorkspace)
     _refuse_unavailable(
         {
@@ -272,6 +278,8 @@ def _archive(archived: bool) -> Callable[[Call, Workspace], Awaitable[Empty]]:
         await call.api.engine.submit(ArchiveWorkspace(workspace=workspace.id, archived=archived))
         return Empty()
 
+    word = "Archives" if archived else "Unarchives"
+    handle.__doc__ = f"{word} a workspace. The projects of an archived workspace count as archived."
     return handle
 
 
@@ -280,6 +288,7 @@ def _pin(pinned: bool) -> Callable[[Call, Workspace], Awaitable[Empty]]:
         await call.api.engine.submit(PinWorkspace(user=call.caller.user.id, workspace=workspace.id, pinned=pinned))
         return Empty()
 
+    handle.__doc__ = f"{'Pins' if pinned else 'Unpins'} a workspace for the user."
     return handle
 
 

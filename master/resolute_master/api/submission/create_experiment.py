@@ -66,6 +66,7 @@ class Checked:
 
 
 async def create_experiment(call: Call, _: None) -> CreateExperimentResponse:
+    """Creates an experiment from a configuration and a model definition, or only validates them."""
     return await create_from(call, await call.body(CreateExperimentRequest))
 
 
