@@ -214,7 +214,7 @@ async def health(call: Call, _: None) -> web.Response:
         engine="" if stopped is None else str(stopped),
         versions=sorted(Counter(each.version for each in agents).items()),
         away=[each for each in agents if not each.connected],
-        watches=[watch.status for watch in api.price_watches],
+        watches=[(watch.pool, watch.status) for watch in api.price_watches],
         info=await api_master.master(call, None),
         python=platform.python_version(),
         machine=f"{platform.system()} {platform.release()}",

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+import random
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from resolute_master.domain.ids import PoolName
 from resolute_master.domain.template import Template
 from resolute_master.domain.user import User
+from resolute_master.engine.price_watch import PriceWatch
 from resolute_master.lifecycle import workspaces
-from support.web import Browser
+from resolute_provisioner.clouds.base import Transient
+from resolute_provisioner.model import Offer
+from resolute_provisioner.prices import LivePrice
+from support.web import Browser, a_web
 
 USERS, PLACES, TEMPLATES = "/det/admin/users", "/det/admin/workspaces", "/det/admin/templates"
 
@@ -95,7 +103,44 @@ async def test_the_configuration_is_shown_with_masks_and_health_with_versions(ro
     assert "checkpoint_storage:" in page.words
     await root.world.agent("agent-7")
     health = await root.open("/det/admin/health")
-    assert "Answers" in health.words and "All in contact" in health.words and "1.2.3" in health.words
+    assert "Available" in health.words and "All connected" in health.words and "1.2.3" in health.words
+
+
+class Source:
+    """Prices of a cloud that answers, or does not."""
+
+    name = "scripted prices"
+
+    def __init__(self, refusal: str = "") -> None:
+        self._refusal = refusal
+
+    async def spot_prices(self, offers: Sequence[Offer]) -> tuple[LivePrice, ...]:
+        if self._refusal:
+            raise Transient(self._refusal)
+        return ()
+
+
+async def test_the_prices_of_each_pool_are_shown_with_their_age_or_failure(tmp_path: Path) -> None:
+    watches: list[PriceWatch] = []
+    async with a_web(tmp_path, price_watches=watches) as browser:
+        for pool, source in (("a", Source()), ("b", Source("RequestLimitExceeded")), ("c", Source())):
+            made = PriceWatch(
+                browser.world.engine,
+                PoolName(pool),
+                source,
+                offers=(),
+                period_s=300.0,
+                clock=browser.world.context.clock,
+                rng=random.Random(1),
+            )
+            watches.append(made)
+        await watches[0].ask()
+        await watches[1].ask()
+        await browser.log_in("root")
+        words = (await browser.open("/det/admin/health")).words
+    assert "Prices of a scripted prices: read every 5 min, last now" in words
+    assert "Prices of b scripted prices: failed 1 time RequestLimitExceeded" in words
+    assert "Prices of c scripted prices: read every 5 min, not yet" in words
 
 
 async def test_the_log_of_the_master_is_searched_and_followed(root: Browser) -> None:
