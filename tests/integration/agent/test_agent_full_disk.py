@@ -76,12 +76,18 @@ def grow(disk: Path) -> None:
     subprocess.run(["mount", "-o", f"remount,size={8 * SIZE_MIB}m", str(disk)], check=True)
 
 
+def let_go(agent: AgentProcess) -> None:
+    """Lets the task c1 continue after `WAITS`. The file takes no block of the disk."""
+    (container_home(agent.settings, "c1") / "run" / "workdir" / "go").symlink_to("/")
+
+
 async def heartbeats(master: LinkMaster, count: int) -> None:
     before = master.heartbeats
     await master.until(lambda: master.heartbeats >= before + count)
 
 
-WRITES = f"""
+WAITS = "import os, time\nwhile not os.path.lexists('go'): time.sleep(0.05)\n"
+WRITES = f"""{WAITS}
 for number in range({LINES}):
     print(f"{{number:08d}}".ljust({LINE_BYTES}, "."), flush=True)
 """
@@ -94,7 +100,9 @@ async def test_a_task_that_fills_the_disk_waits_and_loses_no_line(
     await master.until_connected()
     master.stores_logs = False
     await master.run(a_spec(command=python(WRITES)))
+    # The agent saves a state before it reports it: a task that filled the disk sooner would hold this report back.
     await master.until_state("c1", ContainerState.RUNNING)
+    let_go(agent)
     await eventually(lambda: os.statvfs(disk).f_bavail == 0)
     ballast = await asyncio.to_thread(fill, disk)  # what lies between two blocks
     await asyncio.sleep(LEASE_S + 2.0)
@@ -115,17 +123,15 @@ async def test_a_disk_that_others_filled_holds_reports_back_and_ends_nothing(
 ) -> None:
     agent.start()
     await master.until_connected()
-    waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('went')"
-    await master.run(a_spec(command=python(waits)))
+    await master.run(a_spec(command=python(f"{WAITS}print('went')")))
     await master.run(a_spec("c2", command=python("import time; print('early'); time.sleep(600)")))
     await master.until_state("c1", ContainerState.RUNNING)
     await master.until_state("c2", ContainerState.RUNNING)
     await master.until(lambda: master.output("c2") == ["early"])
     ballast = await asyncio.to_thread(fill, disk)
     saved = json.loads((disk / "agent-state.json").read_bytes()) if (disk / "agent-state.json").exists() else None
-    home = container_home(agent.settings, "c1")
-    (home / "run" / "workdir" / "go").symlink_to("/")  # takes no block
-    await eventually(lambda: not living_task(home))
+    let_go(agent)
+    await eventually(lambda: not living_task(container_home(agent.settings, "c1")))
     await master.run(a_spec("c3", command=python("print('third')")))
     await master.kill("c2", 1.0)
     await eventually(lambda: not living_task(container_home(agent.settings, "c2")))  # an end is not held back
