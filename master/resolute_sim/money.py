@@ -62,7 +62,7 @@ def _roomy(rng: random.Random, policy: PoolPolicy) -> PoolPolicy:
     if policy.scaling is None:
         return policy
     scaling = policy.scaling
-    if len({offer.market for offer in scaling.offers}) == 1:
+    if not scaling.has_both_markets:
         scaling = _on_both_markets(rng, scaling)
     return replace(policy, scaling=replace(scaling, max_instances=16), budget=Limits())
 

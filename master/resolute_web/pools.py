@@ -58,5 +58,5 @@ def _summary(api: ApiContext, name: PoolName, pool: ResourcePool) -> PoolSummary
         machines=len(machines),
         per_hour=0.0 if current is None else current.rate_per_hour,
         elastic=api.engine.pools[name].scaling is not None,
-        wind_down_reason=current.wind_down.reason if current is not None and current.wind_down is not None else "",
+        wind_down_reason=current.wind_down_reason if current is not None else "",
     )

@@ -259,6 +259,11 @@ class PoolScaling:
     unpaid: tuple[Unpaid, ...] = ()
     """Limits on launches by the pool's budget: no part of the configuration, and empty where no limit is near."""
 
+    @property
+    def has_both_markets(self) -> bool:
+        """Whether there are offers on demand and on the spot market."""
+        return len({offer.market for offer in self.offers}) > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceNotice:

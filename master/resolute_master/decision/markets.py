@@ -45,7 +45,7 @@ def choose(view: PoolView, pool: PoolScaling, demand: Demand) -> MarketPlan:
     because a replacement of a machine at risk is ready."""
     machines = view.machines or ()
     at_risk = rebalance.drains(machines)
-    if not _has_choice(pool):
+    if not pool.has_both_markets:
         return MarketPlan(demand=demand, instances=machines, drains=at_risk)
     waiting: dict[str, Waiting] = {}
     for gang in demand.gangs:
@@ -71,7 +71,7 @@ def sentences(view: PoolView, job: JobId) -> tuple[str, ...]:
     """The reasons why a job waits for spot, runs on demand, or is about to move: one for each of its first allocations; none if
     there is no choice between markets."""
     scaling = view.policy.scaling
-    if scaling is None or not _has_choice(scaling):
+    if scaling is None or not scaling.has_both_markets:
         return ()
     found = []
     for id_ in list(view.snapshot.job_allocations.get(job) or ())[:SENTENCES]:
@@ -85,7 +85,7 @@ def sentences(view: PoolView, job: JobId) -> tuple[str, ...]:
 
 def choice_of(view: PoolView, pool: PoolScaling, allocation: Allocation) -> MarketChoice | None:
     """The choice of markets for an allocation and its reason; None if there is no choice."""
-    if not _has_choice(pool) or allocation.ended or allocation.slots_needed == 0:
+    if not pool.has_both_markets or allocation.ended or allocation.slots_needed == 0:
         return None
     gang = _gang_of(allocation)
     beliefs, machines, now = view.beliefs, view.machines or (), view.now
@@ -98,10 +98,6 @@ def choice_of(view: PoolView, pool: PoolScaling, allocation: Allocation) -> Mark
     if running is None:
         return None
     return held_back(choice_of_running(pool, among, running, now), running, leave(pool.disruption, beliefs, now))
-
-
-def _has_choice(pool: PoolScaling) -> bool:
-    return len({offer.market for offer in pool.offers}) > 1
 
 
 def _waiting(view: PoolView, pool: PoolScaling, allocation: Allocation) -> Waiting:

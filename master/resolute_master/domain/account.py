@@ -137,6 +137,11 @@ class Account:
         return DEFAULT_SAVE_S if self.save_s is None else max(LEAST_SAVE_S, SAVE_MARGIN * self.save_s) + END_S
 
     @property
+    def wind_down_reason(self) -> str:
+        """Why no work that is charged to it may start; "" if it may."""
+        return "" if self.wind_down is None else self.wind_down.reason
+
+    @property
     def rate(self) -> Rate:
         return Rate(per_hour=self.rate_per_hour, moving_per_hour=self.moving_rate_per_hour)
 

@@ -40,7 +40,7 @@ class Workspace(Struct, frozen=True, kw_only=True, gc=False):
     default_compute_pool: PoolName | None = None
     default_aux_pool: PoolName | None = None
     agent_user: AgentUser | None = None
-    """The account of its tasks, whoever their owner is; None: that of the owner."""
+    """The account of all its tasks; None: that of the owner of each."""
     archived: bool = False
     """Whether it is archived; then its projects count as archived as well."""
     deletion: Deletion = Deletion.NONE

@@ -41,8 +41,8 @@ from resolute_provisioner.model import Demand, InstanceView, OfferBelief, PoolSc
 from resolute_provisioner.planning.plan import plan_scale
 
 SNAPSHOT_EVERY = 5000
-"""Cycles between journal snapshots. A replay of so many takes about a minute, and to store ten thousand jobs so rarely costs
-little. After each snapshot, every pool is decided again, so that a replay may start there."""
+"""Cycles between journal snapshots. A replay of this number takes about a minute, and a snapshot of ten thousand jobs at this
+interval costs little. After each snapshot, every pool is decided again, so that a replay may start there."""
 
 
 DUE_A_CYCLE = 20

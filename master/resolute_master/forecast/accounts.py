@@ -41,7 +41,7 @@ class Accounts:
     def hold(self) -> str:
         """Why no work may start in the pool; "" if it may."""
         account = self.of_pool
-        return "" if account is None or account.wind_down is None else account.wind_down.reason
+        return "" if account is None else account.wind_down_reason
 
     def limited(self, ids: Iterable[str]) -> tuple[Account, ...]:
         """The accounts with limits among these."""

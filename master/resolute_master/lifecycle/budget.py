@@ -2,8 +2,8 @@
 
 A limit is reached when the cost so far plus a save and the following end, at the current rate, add up to it; market prices are
 calculated with their possible rise meanwhile. From then on no new work starts, and running work is preempted (the *wind-down*),
-so that the limit holds including the save. A limit per day or month is lifted when the next one
-begins, in UTC; a limit of a whole experiment only when it is raised."""
+so that the limit holds including the save. A limit per day or month is lifted when the next one begins, in UTC; a limit of a
+whole experiment only when it is raised."""
 
 from __future__ import annotations
 
@@ -198,13 +198,13 @@ def no_room(found: Reached, pool: str, machines: int) -> str:
 def hold_of_pool(state: State, pool: PoolName) -> str:
     """Why no work may start in the pool; "" if it may."""
     account = state.get(Account, account_id(Owner.POOL, pool))
-    return account.wind_down.reason if account is not None and account.wind_down is not None else ""
+    return "" if account is None else account.wind_down_reason
 
 
 def hold_of_workspace(state: State, workspace: int) -> str:
     """Why no work of the workspace that costs may start; "" if it may."""
     account = state.get(Account, account_id(Owner.WORKSPACE, workspace))
-    return account.wind_down.reason if account is not None and account.wind_down is not None else ""
+    return "" if account is None else account.wind_down_reason
 
 
 def hold_in(state: State, policy: PoolPolicy | None, workspace: int) -> str:

@@ -62,13 +62,12 @@ def _one_is_dearer(rows: Iterable[Instance], coming: Iterable[Instance]) -> bool
 def _wanted(state: ClusterState, pool: PoolName, scaling: PoolScaling) -> dict[str, int]:
     """By the tokens that launches name: how many machines at most."""
     smallest = min(offer.slots for offer in scaling.offers)
-    two_markets = len({offer.market for offer in scaling.offers}) > 1
     found: dict[str, int] = {}
     for allocation in state.all(Allocation):
         if allocation.pool != pool or allocation.ended:
             continue
         machines = max(1, ceil(allocation.slots_needed / smallest))
-        if two_markets and allocation.deadline is not None:
+        if scaling.has_both_markets and allocation.deadline is not None:
             machines *= 2  # a request on spot has no purpose any more when only machines on demand still keep it
         if allocation.assigned_at is None:
             found[allocation.id] = machines

@@ -131,7 +131,7 @@ def _other_settings(pool: PoolScaling) -> Iterator[tuple[str, str, str, PoolScal
         learnt = replace(pool, idle_learnt=True)
         yield "max_idle_agent_period", f"{pool.idle_timeout_s:g}s", "null (learnt)", learnt
     fallback = pool.spot_fallback
-    if len({offer.market for offer in pool.offers}) > 1 and fallback.return_after_s is None:
+    if pool.has_both_markets and fallback.return_after_s is None:
         back = SpotFallback(after_s=fallback.after_s, return_after_s=RETURN_AFTER_S)
         yield "spot_fallback.return_after", "null", f"{RETURN_AFTER_S / 60:g}m", replace(pool, spot_fallback=back)
     if pool.min_instances > 0:

@@ -39,7 +39,7 @@ def other_settings(pool: PoolPolicy) -> Mapping[str, PoolPolicy]:
 
 
 def _other_fallbacks(scaling: PoolScaling) -> Iterator[tuple[str, SpotFallback]]:
-    if len({offer.market for offer in scaling.offers}) == 1:
+    if not scaling.has_both_markets:
         return
     present = scaling.spot_fallback
     for after_s in SPOT_WAITS_S:

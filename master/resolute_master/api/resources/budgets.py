@@ -67,7 +67,7 @@ def _shown(account: Account, name: str, now: datetime) -> BudgetState:
         spent_today=current.in_day,
         spent_this_month=current.in_month,
         rate_per_hour=current.rate_per_hour,
-        wind_down_reason=account.wind_down.reason if account.wind_down is not None else "",
+        wind_down_reason=account.wind_down_reason,
         resumes_at=account.wind_down.until if account.wind_down is not None else None,
     )
 

@@ -108,7 +108,7 @@ async def experiment_cost(api: ApiContext, experiment: Experiment) -> GetExperim
         totals=shown(total(lines.values())),
         trials=_rows(lines, {}),
         max_cost=experiment.max_cost,
-        wind_down_reason=account.wind_down.reason if account is not None and account.wind_down is not None else "",
+        wind_down_reason=account.wind_down_reason if account is not None else "",
     )
 
 
